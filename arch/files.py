@@ -6,9 +6,7 @@ import io
 import json
 import math
 import os
-import secrets
 import stat
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, is_dataclass
@@ -21,6 +19,8 @@ from pimloom.arch.inputs import was_read
 
 def prepare_folder(path: str | Path) -> Path:
     """The folder `path`, created if missing and proved writable; UserError if that is impossible."""
+    import tempfile
+
     folder = Path(path)
     with _in_one_line(f"cannot write to {_shown(folder)}", "choose another folder with --out"):
         folder.mkdir(parents=True, exist_ok=True)
@@ -115,7 +115,7 @@ def replacing(path: str | Path, *, own: bool = False) -> Iterator[BinaryIO]:
     path = path.resolve()
     if not path.name:  # the root
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    temporary = path.with_name(f".{secrets.token_hex(8)}.part")
+    temporary = path.with_name(f".{os.urandom(8).hex()}.part")
     try:
         with open(temporary, "xb") as file:
             if path.is_file():

@@ -4,8 +4,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pimloom.commands.outputs import check_log
 from pimloom.commands.running import worked
-from pimloom.commands.tracing import check_log
 from pimloom.systems.memory.aim.asked import Wanted, aim_work
 
 if TYPE_CHECKING:

@@ -10,6 +10,8 @@ from pimloom.arch.inputs import note_named
 
 Files = Mapping[str, str | Path | None]  # by their options
 STDOUT = ("--json", "--out")  # where `-` is no file
+UNKNOWN_COMPRESSION = (".bz2", ".xz", ".lz4", ".zip", ".7z")
+OTHER_FORMATS = (".json", ".txt", ".npy", ".parquet", ".xlsx")
 
 
 def check_outputs(written: Files, read: Files | None = None) -> None:
@@ -29,6 +31,14 @@ def check_outputs(written: Files, read: Files | None = None) -> None:
         _check_writable(file, option)
         if option == "--figure" and file.suffix != ".svg":
             raise UserError(f"--figure {file}: figures are SVG; name a file that ends in .svg")
+
+
+def check_log(option: str, file: Path | None) -> None:
+    """Raise UserError for a log that cannot be, or is named as what it is not. None: no log."""
+    if file is not None and (str(file) == "-" or file.suffix in UNKNOWN_COMPRESSION):
+        raise UserError(f"{option} {file}: expected a file, plain or .gz or .zst")
+    if file is not None and file.suffix in OTHER_FORMATS and option != "--timeline":
+        raise UserError(f"{option} {file}: it is CSV; expected a name that ends in .csv, .csv.gz or .csv.zst")
 
 
 def check_folder(out: str | Path, option: str) -> None:

@@ -4,23 +4,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pimloom.arch.error import UserError
+from pimloom.commands.outputs import check_log
 from pimloom.commands.running import worked
 from pimloom.systems.memory.tracing import Wanted, trace_work
 
 if TYPE_CHECKING:
     from pimloom.systems.memory.outcome import Outcome
-
-UNKNOWN_COMPRESSION = (".bz2", ".xz", ".lz4", ".zip", ".7z")
-OTHER_FORMATS = (".json", ".txt", ".npy", ".parquet", ".xlsx")
-
-
-def check_log(option: str, file: Path | None) -> None:
-    """Raise UserError for a log that cannot be, or is named as what it is not. None: no log."""
-    if file is not None and (str(file) == "-" or file.suffix in UNKNOWN_COMPRESSION):
-        raise UserError(f"{option} {file}: expected a file, plain or .gz or .zst")
-    if file is not None and file.suffix in OTHER_FORMATS and option != "--timeline":
-        raise UserError(f"{option} {file}: it is CSV; expected a name that ends in .csv, .csv.gz or .csv.zst")
 
 
 def run_trace(wanted: Wanted) -> "Outcome":

@@ -2,10 +2,13 @@
 
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from pimloom.arch.error import one_line
 from pimloom.reports.terminal.tables import show_line, show_rows
-from pimloom.systems.memory.outcome import Outcome
+
+if TYPE_CHECKING:
+    from pimloom.systems.memory.outcome import Outcome
 
 COLUMNS = (("what", "", ""), ("value", "value|r", ""), ("unit", "unit", ""))
 
@@ -16,14 +19,14 @@ def show_warnings(warnings: Sequence[str]) -> None:
         print(f"pimloom: warning: {one_line(said)}", file=sys.stderr)
 
 
-def show_outcome(result: Outcome) -> None:
+def show_outcome(result: "Outcome") -> None:
     """A table of the result."""
     many = f", {result.channels} channels" if result.channels > 1 else ""
     show_line(f"{result.memory}{many}, controller {result.controller}")
     show_rows(COLUMNS, [{"what": w, "value": v, "unit": u} for w, v, u in _lines(result)])
 
 
-def _lines(r: Outcome) -> list[tuple[str, str, str]]:
+def _lines(r: "Outcome") -> list[tuple[str, str, str]]:
     share = r.pins_gb_s / r.peak_gb_s
     lines = [
         ("requests", f"{r.requests:,}", f"{r.reads:,} reads, {r.writes:,} writes"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from msgspec.structs import asdict
@@ -27,6 +27,9 @@ from pimloom.systems.memory.aim.outcome import AimOutcome
 from pimloom.systems.memory.aim.trace_file import Program, Shape, read_program
 from pimloom.systems.memory.compressed import file_size
 from pimloom.systems.settings import parse_settings
+
+if TYPE_CHECKING:
+    from pimloom.systems.memory.aim.log import AimLog
 
 COLUMN_OF_ALL, COLUMN_OF_ONE = ("MAC16", "EWMUL16"), ("MAC", "RD", "WR", "RDCP", "WRCP")
 AS_AIM_WRITES = {"PREab": "PREA"}
@@ -100,12 +103,10 @@ def find_device(name: str, settings: Mapping[str, str]) -> Device:
 
 
 def _run(wanted: Wanted, device: Device, program: Program, channel: int, progress: Progress) -> AimOutcome:
-    from pimloom.systems.memory.aim.log import AimLog
-
     spec, start, n = device.spec, time.perf_counter(), len(program.rows)
     with ExitStack() as stack:
-        log = stack.enter_context(AimLog(wanted.commands)) if wanted.commands else None
-        watch, told = log.commands if log else None, partial(_second_half, progress, n)
+        watch = stack.enter_context(_log(wanted.commands)).commands if wanted.commands else None
+        told = partial(_second_half, progress, n)
         found = simulate(device.part, spec.channels, device.queues, program.rows, watch, told)
     wall_s = time.perf_counter() - start
     total: dict[str, int] = {}
@@ -133,6 +134,12 @@ def _run(wanted: Wanted, device: Device, program: Program, channel: int, progres
         version=__version__,
         wall_s=wall_s,
     )
+
+
+def _log(file: Path) -> "AimLog":
+    from pimloom.systems.memory.aim.log import AimLog
+
+    return AimLog(file)
 
 
 def _second_half(progress: Progress, n: int, done: int) -> None:
