@@ -6,8 +6,9 @@ Numbers are decimal or 0x…; ISR_ may stand before the name of an instruction.
 """
 
 import re
+from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -22,9 +23,10 @@ from pimloom.arch.aim import (
     FUNCTION_CFR,
     FUNCTION_ROW,
     INSTRUCTIONS,
-    N_INSTRUCTION,
     NOTHING,
+    OP,
     PREFIX,
+    ROW,
     SYNC,
     TIMES,
     Instruction,
@@ -46,6 +48,7 @@ ACCESS = {  # what `R` and `W` name, and the numbers behind it
     ("W", "CFR"): ("id", "value"),
 }
 NO_COMMAND = (NOTHING, 0, 0, -1, -1)
+AF = COMMANDS.index("AF16")
 
 
 class Shape(NamedTuple):
@@ -90,48 +93,52 @@ def parse_program(text: str, shape: Shape, name: str = "the program") -> Program
 
 @dataclass
 class _Reader:
-    """Lines to rows; equal lines are read once, as long as the activation function does not change."""
+    """What each different line says, in the order they come: name, row, and the function that it selects, or -1."""
 
     shape: Shape
-    function: int = 0
-    known: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
+    names: list[str] = field(default_factory=list)
+    rows: list[tuple[int, ...]] = field(default_factory=list)
+    functions: list[int] = field(default_factory=list)
 
-    def read(self, line: str) -> tuple[str, tuple[int, ...]] | None:
-        """Name and row of a line; None of a blank one. Raises UserError without its place."""
-        found = self.known.get(line)
-        if found is None:
-            words = instruction_words(line)
-            if not words:
-                return None
-            found = self._access(words) if words[0] in ("R", "W") else self._instruction(words)
-            if words[:2] != ["W", "CFR"]:  # which changes what is read next
-                self.known[line] = found
-        return found
+    def __post_init__(self) -> None:
+        shape = self.shape
+        ends = {"channel": shape.channels, "bank": shape.banks, "row": shape.rows, "gpr": shape.registers}
+        self.allowed = {key: range(end) for key, end in ends.items()}
+        self.allowed |= {"mask": range(1, 1 << shape.channels), "opsize": range(1, MOST_COLUMNS + 1)}
 
-    def _access(self, words: list[str]) -> tuple[str, tuple[int, ...]]:
+    def read(self, line: str) -> int:
+        """The place of a line that was not read before; -1 of a blank one. Raises UserError without its place."""
+        words = instruction_words(line)
+        if not words:
+            return -1
+        name, row, function = self._access(words) if words[0] in ("R", "W") else self._instruction(words)
+        self.names.append(name)
+        self.rows.append(row)
+        self.functions.append(function)
+        return len(self.names) - 1
+
+    def _access(self, words: list[str]) -> tuple[str, tuple[int, ...], int]:
         name, at = " ".join(words[:2]), (words[0], words[1] if len(words) > 1 else "")
         if at not in ACCESS:
             raise UserError(f"expected MEM, GPR or CFR behind {words[0]}, got '{at[1]}'")
         numbers = _numbers(name, ACCESS[at], words[2:])
         if at[1] == "MEM":
             channel, bank, row = numbers
-            self._check(name, channel=channel, bank=bank, row=row)
+            self._check(name, ("channel", "bank", "row"), numbers)
             mask = 1 << (self.shape.channels - 1 - channel)
-            return name, (COMMANDS.index("RD" if words[0] == "R" else "WR"), 1, mask, bank, row)
+            return name, (COMMANDS.index("RD" if words[0] == "R" else "WR"), 1, mask, bank, row), -1
         if at[1] == "GPR":
-            self._check(name, gpr=numbers[0])
+            self._check(name, ("gpr",), numbers)
         if at[1] == "CFR" and numbers[0] not in CFRS:
             raise UserError(f"{name}: there is no register {numbers[0]}; expected {', '.join(map(str, CFRS))}")
         if at == ("W", "CFR"):
             most = CFRS[numbers[0]].most
             if not 0 <= numbers[1] <= most:
                 raise UserError(f"{name} {numbers[0]}: expected a value from 0 to {most}, got {numbers[1]}")
-            if numbers[0] == FUNCTION_CFR and numbers[1] != self.function:
-                self.function = numbers[1]
-                self.known.clear()  # of AF another row
-        return name, NO_COMMAND
+            return name, NO_COMMAND, numbers[1] if numbers[0] == FUNCTION_CFR else -1
+        return name, NO_COMMAND, -1
 
-    def _instruction(self, words: list[str]) -> tuple[str, tuple[int, ...]]:
+    def _instruction(self, words: list[str]) -> tuple[str, tuple[int, ...], int]:
         if words[0] != "AiM":
             raise UserError(f"expected R, W or AiM, got '{one_line(short(words[0]))}'")
         if len(words) < 2:
@@ -142,12 +149,13 @@ class _Reader:
             raise UserError(f"unknown instruction '{one_line(short(words[1]))}'{known}")
         found = INSTRUCTIONS[name]
         numbers = _numbers(name, found.operands, words[2:])
-        for key, number in zip(found.operands, numbers, strict=True):
-            self._check(name, **{key: number})
-        self._check_registers(name, found, numbers)
-        return name, self._row(name, found, dict(zip(found.operands, numbers, strict=True)))
+        self._check(name, found.operands, numbers)
+        given = dict(zip(found.operands, numbers, strict=True))
+        self._check_registers(name, found, numbers, given)
+        return name, self._row(name, found, given), -1
 
     def _row(self, name: str, found: Instruction, given: dict[str, int]) -> tuple[int, ...]:
+        """Of AF the row of function 0."""
         if name in BARRIERS:
             return (SYNC, 1, 0, -1, -1)
         if not found.command:
@@ -155,54 +163,63 @@ class _Reader:
         mask = given["mask"]
         if found.alone and mask & (mask - 1):
             raise UserError(f"{name}: expected a mask of one channel, got {mask:#x}")
-        row = FUNCTION_ROW + self.function if name == "AF" else given.get("row", -1)
+        row = FUNCTION_ROW if name == "AF" else given.get("row", -1)
         return COMMANDS.index(found.command), given.get("opsize", 1), mask, given.get("bank", -1), row
 
-    def _check_registers(self, name: str, found: Instruction, numbers: list[int]) -> None:
+    def _check_registers(self, name: str, found: Instruction, numbers: list[int], given: dict[str, int]) -> None:
         """Raise UserError unless all registers that it takes are there: one a column, or one for each channel."""
-        given = dict(zip(found.operands, numbers, strict=True))
         taken = given.get("opsize", given.get("mask", 1).bit_count())
         for key, first in zip(found.operands, numbers, strict=True):
             if key == "gpr" and first + taken > self.shape.registers:
                 said = f"registers below {self.shape.registers}, got {first} to {first + taken - 1}"
                 raise UserError(f"{name}: expected {said}")
 
-    def _check(self, name: str, **given: int) -> None:
+    def _check(self, name: str, keys: Sequence[str], numbers: list[int]) -> None:
         """Raise UserError for a channel, mask, bank, row or number of columns that the device does not have."""
-        shape = self.shape
-        ends = {"channel": shape.channels, "bank": shape.banks, "row": shape.rows, "gpr": shape.registers}
-        for key, value in given.items():
-            if key == "mask" and not 0 < value < 1 << shape.channels:
-                said = f"a mask of some of {shape.channels} channels, 0x1 to {(1 << shape.channels) - 1:#x}"
-                raise UserError(f"{name}: expected {said}, got {value:#x}")
-            if key == "opsize" and not 1 <= value <= MOST_COLUMNS:
-                raise UserError(f"{name}: expected an opsize from 1 to {MOST_COLUMNS}, got {value}")
-            if key in ends and not 0 <= value < ends[key]:
-                raise UserError(f"{name}: expected a {key} from 0 to {ends[key] - 1}, got {value}")
+        for key, value in zip(keys, numbers, strict=True):
+            if value in self.allowed[key]:
+                continue
+            if key == "mask":
+                most = (1 << self.shape.channels) - 1
+                said = f"a mask of some of {self.shape.channels} channels, 0x1 to {most:#x}, got {value:#x}"
+                raise UserError(f"{name}: expected {said}")
+            first, last = self.allowed[key][0], self.allowed[key][-1]
+            raise UserError(
+                f"{name}: expected {'an' if key == 'opsize' else 'a'} {key} from {first} to {last}, got {value}"
+            )
 
 
 def _program(name: str, lines: Iterator[str], shape: Shape) -> Program:
-    reader, rows, counts = _Reader(shape), list[tuple[int, ...]](), Counter[str]()
-    ended, unread = False, 0
+    reader, known, said = _Reader(shape), dict[str, int](), array("q")
     for number, line in enumerate(lines, 1):
-        try:
-            found = reader.read(line)
-        except UserError as error:
-            raise UserError(f"{name}:{number}: {error}") from None
-        if found is None:
-            continue
-        if ended:
-            unread += 1
-            continue
-        counts[found[0]] += 1
-        rows.append(found[1])
-        ended = found[0] == END
-    if not rows:
+        place = known.get(line)
+        if place is None:
+            try:
+                place = known[line] = reader.read(line)
+            except UserError as error:
+                raise UserError(f"{name}:{number}: {error}") from None
+        if place >= 0:
+            said.append(place)
+    if not said:
         raise UserError(f"{name}: the program is empty, expected lines such as AiM MAC_ABK 64 0xffffffff 0")
-    if not ended:
+    places = np.array(said, np.int64)
+    ends = np.array([each == END for each in reader.names])[places]
+    if not ends.any():
         raise UserError(f"{name}: the program ends without AiM EOC; add that line")
-    program = np.array(rows, np.int64).reshape(-1, N_INSTRUCTION)
-    return Program(program, counts, unread, int((program[:, TIMES] > shape.columns).sum()))
+    n = int(np.argmax(ends)) + 1
+    program, counts = _rows(reader, places[:n]), Counter[str]()
+    for each, times in zip(reader.names, np.bincount(places[:n], minlength=len(reader.names)).tolist(), strict=True):
+        counts[each] += times
+    return Program(program, +counts, len(places) - n, int((program[:, TIMES] > shape.columns).sum()))
+
+
+def _rows(reader: _Reader, places: np.ndarray) -> np.ndarray:
+    """The rows of lines, by their places; AF has that of the function selected last."""
+    rows, selected = np.array(reader.rows, np.int64)[places], np.array(reader.functions)[places]
+    last = np.maximum.accumulate(np.where(selected >= 0, np.arange(len(places)), -1))
+    of_function = rows[:, OP] == AF
+    rows[of_function, ROW] += np.where(last >= 0, selected[last], 0)[of_function]
+    return rows
 
 
 def _numbers(name: str, expected: tuple[str, ...], words: list[str]) -> list[int]:
@@ -217,6 +234,8 @@ def _told(words: list[str]) -> str:
 
 
 def _number(name: str, key: str, word: str) -> int:
+    if word.isdecimal() and word.isascii() and len(word) <= MOST_DIGITS:
+        return int(word)
     found = NUMBER.fullmatch(word)
     if not found:
         raise UserError(f"{name}: expected a number for {key}, got '{one_line(short(word))}'")
