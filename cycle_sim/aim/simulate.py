@@ -1,6 +1,6 @@
 """An AiM device at work on a program of host instructions."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
 import numpy as np
@@ -13,13 +13,14 @@ from pimloom.arch.standard import clocks
 from pimloom.arch.table import compile_table
 from pimloom.cycle_sim.aim.kernels import state as k
 from pimloom.cycle_sim.aim.kernels.host import run as run_kernel
-from pimloom.cycle_sim.dram.kernels.device import FAR, Device, device
+from pimloom.cycle_sim.dram.kernels.device import COUNTS, FAR, FIELDS, KIND, Device, device
 
 LOG = 1 << 16  # commands that the kernel notes before it hands them over
 ROWS = {
     **dict.fromkeys(("RD", "WR", "MAC", "RDCP", "WRCP"), k.OF_BANK),
     **dict.fromkeys(("MAC16", "EWMUL16", "AF16", "WRA16"), k.OF_ALL),
 }
+STEADY = ("MAC", "RDCP", "WRCP", "MAC16", "EWMUL16", "AF16", "WRGB", "WRMAC16")  # neither answered, nor move rows
 READS = ("RD", "RDMAC16", "RDAF16")
 UNDER_WAY = {  # [secondary AIM] until when a command is under way, CK after its issue; others: 1
     "WR": "nCWL + nBL",
@@ -127,7 +128,7 @@ def _state(part: Part, channels: int, queues: Queues) -> k.Aim:
         return np.repeat(array[None], channels, axis=0)
 
     channel = np.zeros((channels, k.N_CHANNEL), np.int64)
-    channel[:, k.WAKE] = 1
+    channel[:, [k.WAKE, k.FREE]] = 1
     channel[:, [k.SYNCING, k.SAME]] = -1
     channel[:, k.BEHIND_ANSWER] = -FAR
     host = np.zeros(k.N_HOST, np.int64)
@@ -135,21 +136,26 @@ def _state(part: Part, channels: int, queues: Queues) -> k.Aim:
     host[[k.DRAIN, k.DRAINED]] = queues.drain_from, queues.drain_below
     host[k.REFI] = channel[:, k.DUE] = table.rules.refi if queues.refresh else FAR
     return k.Aim(
-        Device(**made), of_each(made["bound"]), of_each(made["beside"]), of_each(made["ring"]), _ops(part), channel,
-        np.zeros((channels, k.N_QUEUES, slots, k.N_REQUEST), np.int64), np.zeros((channels, k.N_QUEUES), np.int64),
+        Device(**made), of_each(made["bound"]), of_each(made["beside"]), of_each(made["ring"]), _ops(part, made),
+        channel, np.zeros((channels, k.N_QUEUES, slots, k.N_REQUEST), np.int64),
+        np.zeros((channels, k.N_QUEUES), np.int64), np.zeros((channels, queues.entries + 1), np.int64),
         np.full((channels, banks), -1), np.zeros((channels, len(COMMANDS)), np.int64), host,
     )  # fmt: skip
 
 
-def _ops(part: Part) -> np.ndarray:
-    """int64[commands, N_OPS]."""
+def _ops(part: Part, made: Mapping[str, np.ndarray]) -> np.ndarray:
+    """int64[commands, N_OPS]. made: the arrays of a channel's device."""
     ck = {name: part.cycles(name) for name in part.timing}
     ops = np.zeros((len(COMMANDS), k.N_OPS), np.int64)
+    first, rule = made["first_rule"], made["rule"].reshape(-1, FIELDS)
     by_command = {found.command: found for found in INSTRUCTIONS.values()}
     for op, name in enumerate(COMMANDS):
         of = by_command.get(name)
         latency = max(clocks(UNDER_WAY.get(name, "1"), ck), 1)
-        ops[op] = ROWS.get(name, k.NO_ROW), bool(of and of.registers), name in READS, bool(of and of.blocks), latency
+        counted = bool((rule[first[op] : first[op + 1], KIND] & COUNTS).any())
+        steady = name in STEADY and not counted
+        is_read, registers, blocks = name in READS, bool(of and of.registers), bool(of and of.blocks)
+        ops[op] = ROWS.get(name, k.NO_ROW), registers, is_read, blocks, latency, steady
     return ops
 
 

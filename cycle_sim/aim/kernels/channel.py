@@ -2,13 +2,14 @@
 
 import numpy as np
 
-from pimloom.arch.aim import SYNC
+from pimloom.arch.aim import BANK, OP, ROW, SYNC
 from pimloom.cycle_sim.aim.kernels.state import (
     ACT,
     ACT16,
     ACTIVE,
     ANSWER,
     ANSWERED,
+    AT,
     BEHIND,
     BEHIND_ANSWER,
     BLOCKED,
@@ -17,8 +18,13 @@ from pimloom.cycle_sim.aim.kernels.state import (
     DRAIN,
     DRAINED,
     DUE,
+    ENTRIES,
+    FILLED,
     FIRST,
+    FREE,
+    GONE,
     LATENCY,
+    LEFT,
     LOG_BANK,
     LOG_CHANNEL,
     LOG_OP,
@@ -27,6 +33,7 @@ from pimloom.cycle_sim.aim.kernels.state import (
     MODE,
     N_REQUEST,
     NEEDS,
+    NEXT,
     OF_AIM,
     OF_ALL,
     OF_BANK,
@@ -41,6 +48,7 @@ from pimloom.cycle_sim.aim.kernels.state import (
     Q_BANK,
     Q_OP,
     Q_ROW,
+    Q_TIMES,
     RD,
     READS,
     REFAB,
@@ -48,9 +56,12 @@ from pimloom.cycle_sim.aim.kernels.state import (
     REGISTERS,
     SAME,
     STARVED,
+    STEADY,
     SYNCING,
+    TAKEN,
     TMOD,
     UNANSWERED,
+    WAITS,
     WAKE,
     WR,
     WRA16,
@@ -73,7 +84,7 @@ def answer(ch, end):
 
 
 @bare
-def step(w, c, now, log):
+def step(w, c, program, now, log):
     """What channel c does at clock `now`: a command, if one can issue. Leaves in WAKE when to look again."""
     ch, size = w.channel[c], w.size[c]
     wake = FAR
@@ -95,7 +106,7 @@ def step(w, c, now, log):
     if q < 0 and size[OF_AIM]:
         i = ch[FIRST]
         if w.queue[c, OF_AIM, i, Q_OP] == SYNC:
-            _leave(w, c, OF_AIM, i)
+            _gone(w, c, now, 0, 1)
             ch[SYNCING] = max(now, ch[ANSWER]) + 1
             ch[WAKE] = now + 1
             return
@@ -109,10 +120,140 @@ def step(w, c, now, log):
             i, soon = _best(w, c, waiting, now)
             q = waiting if soon <= now else -1
             wake = min(wake, soon)
+    if q == OF_AIM and log.shape[0] == 0 and size[ACTIVE] == 0 and ch[SYNCING] < 0:
+        ch[WAKE] = _go_on(w, c, program, now, log) + 1
+        return
     if q >= 0:
         _issue(w, c, q, i, now, log)
         wake = now + 1
     ch[WAKE] = min(wake, max(ch[DUE], now + 1))
+
+
+@bare
+def _go_on(w, c, program, now, log):
+    """Requests of AiM as far as they come one after the other, the first one at clock `now`, while nothing else can
+    happen here: the host has nothing else for the channel before they are gone. Returns the last clock."""
+    ch, free = w.channel[c], now
+    while w.size[c, OF_AIM]:
+        i = ch[FIRST]
+        request = w.queue[c, OF_AIM, i]
+        if request[Q_OP] == SYNC:
+            break
+        op, bank = _next(w, c, request), max(request[Q_BANK], 0)
+        at = max(free_from(_device(w, c), op, bank), free)
+        if at >= ch[DUE]:
+            break
+        if op == request[Q_OP] and w.ops[op, STEADY] and w.ops[op, MODE] == ch[REGISTERS]:
+            at = _repeat(w, c, program, op, bank, at)
+        else:
+            _issue(w, c, OF_AIM, i, at, log)
+        if ch[LEFT] > 0 and program[w.host[AT], OP] not in (RD, WR):
+            take(w, c, program, now)
+        free = at + 1
+    return free - 1
+
+
+@bare
+def _repeat(w, c, program, op, bank, at):
+    """The requests that are equal to the first one, those among them that the DMA has left; returns the last clock.
+
+    Whatever came before no longer binds the second of them: it comes as long after the first as the rules of the
+    command say, and so do the others.
+    """
+    ch, host, request = w.channel[c], w.host, w.queue[c, OF_AIM, w.channel[c, FIRST]]
+    n = request[Q_TIMES]
+    if w.size[c, OF_AIM] == 1 and ch[LEFT] > 0 and _equal(request, program[host[AT]]):
+        n += ch[LEFT]
+    arm(_device(w, c), op, bank, at)
+    every = max(free_from(_device(w, c), op, bank) - at, 1)
+    n = min(n, 1 + (ch[DUE] - 1 - at) // every)
+    last = at + (n - 1) * every
+    if n > 1:
+        arm(_device(w, c), op, bank, last)
+    w.counts[c, op] += n
+    ch[STARVED], ch[WRITTEN] = 0, max(ch[WRITTEN], last + w.ops[op, LATENCY])
+    more = max(n - request[Q_TIMES], 0)
+    request[Q_TIMES] += more
+    _gone(w, c, at, every, n)
+    if more:
+        _taken(w, c, at, more)
+    return last
+
+
+@bare
+def _equal(request, row):
+    """Whether a request is one of an instruction."""
+    return request[Q_OP] == row[OP] and request[Q_BANK] == row[BANK] and request[Q_ROW] == row[ROW]
+
+
+@bare
+def take(w, c, program, now):
+    """Let channel c have as many requests of an instruction of AiM as its queue takes from clock `now` on."""
+    ch, queue, size, row = w.channel[c], w.queue[c, OF_AIM], w.size[c, OF_AIM], program[w.host[AT]]
+    n = min(ch[LEFT], w.host[ENTRIES] - ch[TAKEN] + ch[GONE])
+    if n <= 0 or w.size[c, OF_READS] or w.size[c, OF_WRITES]:
+        return
+    last = queue[(ch[FIRST] + size - 1) % queue.shape[0]]
+    if size and _equal(last, row):
+        last[Q_TIMES] += n
+    else:
+        append(w, c, OF_AIM, row, now, n)
+    ch[WAKE] = min(ch[WAKE], max(now, ch[FREE]))
+    _taken(w, c, now, n)
+
+
+@bare
+def _taken(w, c, now, n):
+    """Note n requests of AiM: the queue has a place for one a clock after another is gone."""
+    ch, host, entries = w.channel[c], w.host, w.host[ENTRIES]
+    ch[TAKEN] += n
+    ch[LEFT] -= n
+    before = ch[TAKEN] - 1 - entries
+    filled = max(now, w.gone[c, before % w.gone.shape[1]] + 1) if before >= 0 else now
+    host[FILLED] = max(host[FILLED], filled)
+    handed_over(w, c)
+
+
+@bare
+def append(w, c, q, row, now, n):
+    """A request, n times, of an instruction."""
+    place = w.size[c, q]
+    if q == OF_AIM:
+        place = (w.channel[c, FIRST] + place) % w.queue.shape[2]
+    request = w.queue[c, q, place]
+    request[Q_OP], request[Q_BANK], request[Q_ROW] = row[OP], row[BANK], row[ROW]
+    request[Q_AT], request[Q_TIMES] = now, n
+    w.size[c, q] += 1
+
+
+@bare
+def handed_over(w, c):
+    """If the DMA has nothing left for channel c: the instruction behind comes a clock after it has nothing for any."""
+    host = w.host
+    if w.channel[c, LEFT] > 0:
+        return
+    host[WAITS] -= 1
+    if host[WAITS] == 0 and host[UNANSWERED] == 0 and host[ANSWERED] < 0:
+        host[AT] += 1
+        host[NEXT] = host[FILLED] + 1
+
+
+@bare
+def _gone(w, c, at, every, n):
+    """The first n requests of AiM, all equal, leave their queue, from clock `at` on."""
+    ch, gone = w.channel[c], w.gone[c]
+    first = max(n - gone.shape[0], 0)
+    place = (ch[GONE] + first) % gone.shape[0]
+    for k in range(first, n):
+        gone[place] = at + k * every
+        place = place + 1 if place + 1 < gone.shape[0] else 0
+    ch[GONE] += n
+    ch[FREE] = at + (n - 1) * every + 1
+    request = w.queue[c, OF_AIM, ch[FIRST]]
+    request[Q_TIMES] -= n
+    if request[Q_TIMES] == 0:
+        w.size[c, OF_AIM] -= 1
+        ch[FIRST] = (ch[FIRST] + 1) % w.queue.shape[2]
 
 
 @bare
@@ -198,7 +339,10 @@ def _issue(w, c, q, i, now, log):
                 w.host[ANSWERED] = max(w.host[ANSWERED], at)
         else:
             ch[WRITTEN] = max(ch[WRITTEN], end)
-        _leave(w, c, q, i)
+        if q == OF_AIM:
+            _gone(w, c, now, 0, 1)
+        else:
+            _leave(w, c, q, i)
     elif op == ACT and wanted in (RD, WR):
         active = w.queue[c, ACTIVE, w.size[c, ACTIVE]]
         for k in range(N_REQUEST):
@@ -261,11 +405,8 @@ def _move_rows(w, c, op, bank, row, now):
 
 @bare
 def _leave(w, c, q, i):
-    """Take a request out of its queue."""
+    """Take a read or write out of its queue."""
     w.size[c, q] -= 1
-    if q == OF_AIM:
-        w.channel[c, FIRST] = (i + 1) % w.queue.shape[2]
-        return
     for k in range(i, w.size[c, q]):
         for field in range(N_REQUEST):
             w.queue[c, q, k, field] = w.queue[c, q, k + 1, field]

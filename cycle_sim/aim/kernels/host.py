@@ -16,10 +16,9 @@ The rules, as the published simulator has them:
 * Answers leave a channel one a clock, in the order of their commands; that of SYNC and EOC once no write is under way.
 """
 
-import numpy as np
 
-from pimloom.arch.aim import BANK, MASK, NOTHING, OP, ROW, SYNC, TIMES
-from pimloom.cycle_sim.aim.kernels.channel import answer, step
+from pimloom.arch.aim import MASK, NOTHING, OP, SYNC, TIMES
+from pimloom.cycle_sim.aim.kernels.channel import answer, append, handed_over, step, take
 from pimloom.cycle_sim.aim.kernels.state import (
     ANSWERED,
     AT,
@@ -27,8 +26,9 @@ from pimloom.cycle_sim.aim.kernels.state import (
     BLOCKS,
     DONE,
     ENTRIES,
+    FILLED,
     FINISHED,
-    FIRST,
+    FREE,
     LEFT,
     LOG_FULL,
     LOGGED,
@@ -37,10 +37,6 @@ from pimloom.cycle_sim.aim.kernels.state import (
     OF_AIM,
     OF_READS,
     OF_WRITES,
-    Q_AT,
-    Q_BANK,
-    Q_OP,
-    Q_ROW,
     RD,
     STARVED,
     STUCK,
@@ -70,12 +66,12 @@ def run(w, program, log):
         if log.shape[0] and log.shape[0] - host[LOGGED] < channel.shape[0]:
             return LOG_FULL
         if host[WAITS]:
-            _hand_over_rest(w, program, now)
+            _hand_over(w, program, now)
         if host[NEXT] == now:
             _decode(w, program, now)
         for c in range(channel.shape[0]):
             if channel[c, WAKE] <= now:
-                step(w, c, now, log)
+                step(w, c, program, now, log)
                 if channel[c, BLOCKED] > LONGEST_BLOCKED_CK or channel[c, STARVED] > MOST_STARVED:
                     host[DONE] = now
                     return STUCK
@@ -99,60 +95,43 @@ def _decode(w, program, now):
     for c in range(n):
         if op == SYNC or (program[i, MASK] >> (n - 1 - c)) & 1:
             w.channel[c, LEFT] = program[i, TIMES]
+            host[WAITS] += program[i, TIMES] > 0
             if blocks:
                 host[UNANSWERED] += program[i, TIMES]
+    if host[WAITS] == 0:
+        host[AT] += 1
+        return
     if blocks:
-        host[NEXT] = FAR
         host[ANSWERED] = 0
-    host[WAITS] = 1
+    host[NEXT], host[FILLED] = FAR, now
     _hand_over(w, program, now)
-    if host[WAITS]:
-        host[NEXT] = FAR
-    elif not blocks:
-        host[AT] += 1
-
-
-@bare
-def _hand_over_rest(w, program, now):
-    """What the channels did not take before; the next instruction comes a clock after the last of it."""
-    host = w.host
-    _hand_over(w, program, now)
-    if not host[WAITS] and host[UNANSWERED] == 0 and host[ANSWERED] < 0:
-        host[AT] += 1
-        host[NEXT] = now + 1
 
 
 @bare
 def _hand_over(w, program, now):
-    """As much as the queues take. Leaves WAITS as whether something is left."""
-    host, i, left = w.host, w.host[AT], np.int64(0)
+    """As much as the queues take."""
+    op = program[w.host[AT], OP]
     for c in range(w.channel.shape[0]):
-        while w.channel[c, LEFT] > 0 and _takes(w, c, program[i, OP]):
-            _enqueue(w, c, program[i, OP], program[i, BANK], program[i, ROW], now)
-            w.channel[c, LEFT] -= 1
-        left |= w.channel[c, LEFT]
-    host[WAITS] = left > 0
+        if w.channel[c, LEFT] > 0:
+            if op in (RD, WR):
+                _hand_over_access(w, c, program, now)
+            else:
+                take(w, c, program, now)
 
 
 @bare
-def _takes(w, c, op):
-    size = w.size[c]
-    if op in (RD, WR):
-        return size[OF_AIM] == 0 and size[OF_READS if op == RD else OF_WRITES] < w.host[ENTRIES]
-    return size[OF_READS] == 0 and size[OF_WRITES] == 0 and size[OF_AIM] < w.host[ENTRIES]
-
-
-@bare
-def _enqueue(w, c, op, bank, row, now):
-    ch = w.channel[c]
-    ch[WAKE] = min(ch[WAKE], now)
-    if op == RD and w.size[c, OF_WRITES]:
-        answer(ch, now)
+def _hand_over_access(w, c, program, now):
+    """Reads or writes to channel c, in a clock in which none of AiM waits."""
+    ch, size, host, i = w.channel[c], w.size[c], w.host, w.host[AT]
+    op, q = program[i, OP], OF_READS if program[i, OP] == RD else OF_WRITES
+    if size[OF_AIM] or ch[FREE] > now:
         return
-    q = OF_READS if op == RD else OF_WRITES if op == WR else OF_AIM
-    place = w.size[c, q]
-    if q == OF_AIM:
-        place = (ch[FIRST] + place) % w.queue.shape[2]
-    request = w.queue[c, q, place]
-    request[Q_OP], request[Q_BANK], request[Q_ROW], request[Q_AT] = op, bank, row, now
-    w.size[c, q] += 1
+    while ch[LEFT] > 0 and size[q] < host[ENTRIES]:
+        ch[WAKE] = min(ch[WAKE], now)
+        if op == RD and size[OF_WRITES]:
+            answer(ch, now)
+        else:
+            append(w, c, q, program[i], now, 1)
+        ch[LEFT] -= 1
+        host[FILLED] = max(host[FILLED], now)
+    handed_over(w, c)

@@ -13,18 +13,18 @@ from pimloom.cycle_sim.dram.kernels.device import Device
 ) = range(len(COMMANDS))  # fmt: skip
 
 # columns of `ops`
-NEEDS, MODE, READS, BLOCKS, LATENCY, N_OPS = range(6)
+NEEDS, MODE, READS, BLOCKS, LATENCY, STEADY, N_OPS = range(7)
 NO_ROW, OF_BANK, OF_ALL = range(3)  # NEEDS: an open row
 # queues of a channel, and what is known of a request there
 OF_AIM, OF_READS, OF_WRITES, ACTIVE, N_QUEUES = range(5)
-Q_OP, Q_BANK, Q_ROW, Q_AT, N_REQUEST = range(5)
+Q_OP, Q_BANK, Q_ROW, Q_AT, Q_TIMES, N_REQUEST = range(6)
 # a channel
 (
     WAKE, LEFT, WRITING, REGISTERS, ANSWER, BEHIND, BEHIND_ANSWER, WRITTEN, SYNCING, SAME, OPEN, OPENED_AT, OPEN_CK,
-    FIRST, BLOCKED, DUE, STARVED, N_CHANNEL,
-) = range(18)  # fmt: skip
+    FIRST, BLOCKED, DUE, STARVED, TAKEN, GONE, FREE, N_CHANNEL,
+) = range(21)  # fmt: skip
 # the host
-NEXT, AT, WAITS, UNANSWERED, ANSWERED, DONE, DRAIN, DRAINED, ENTRIES, LOGGED, REFI, N_HOST = range(12)
+NEXT, AT, WAITS, UNANSWERED, ANSWERED, DONE, DRAIN, DRAINED, ENTRIES, LOGGED, REFI, FILLED, N_HOST = range(13)
 CLOCK, LOG_CHANNEL, LOG_OP, LOG_BANK, LOG_ROW, N_LOG = range(6)
 FINISHED, LOG_FULL, STUCK = range(3)
 MOST_STARVED = 1 << 10  # refreshes of a channel between which no request was served, though some wait
@@ -35,9 +35,13 @@ class Aim(NamedTuple):
     serves writes and is in register mode, the clock of its last answer, and of those behind a SYNC, until when a write
     is under way, since when SYNC waits, the row that all banks have open (-1: not the same), open banks, clocks with
     any, clocks in which it might not close a row (BLOCKED), when the next refresh falls due, and refreshes since a
-    request was served (STARVED). bound, beside, ring: of each channel, see `Device`.
-    queue[c, q], size[c, q]: requests; those of AiM are a ring that begins at FIRST. open_row[c, b]: -1 if closed.
-    counts[c, op]: commands.
+    request was served (STARVED); of AiM the requests that were taken and those that are GONE, and the first clock that
+    is FREE behind the last of them: a channel may be ahead of the host. bound, beside, ring: of each channel, see
+    `Device`.
+    queue[c, q], size[c, q]: requests, Q_TIMES equal ones in one; those of AiM are a ring that begins at FIRST.
+    gone[c, i]: clocks in which the last requests of AiM left the queue, a ring of one more than it holds, by number.
+    open_row[c, b]: -1 if closed. counts[c, op]: commands.
+    host: channels to which the DMA has yet to hand requests (WAITS), clock of the last that it handed over (FILLED).
     """
 
     device: Device
@@ -48,6 +52,7 @@ class Aim(NamedTuple):
     channel: np.ndarray
     queue: np.ndarray
     size: np.ndarray
+    gone: np.ndarray
     open_row: np.ndarray
     counts: np.ndarray
     host: np.ndarray
