@@ -1,7 +1,9 @@
 """Lines of `make bench` for AttAcc, CENT and Duplex: CPU seconds beside those of the published simulators."""
 
+import tempfile
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
@@ -12,6 +14,7 @@ from pimloom.mappers.cent_layer import layer_program
 from pimloom.systems.devices.cent.placed import placed
 from tests.bench_commands import Line, least, pimloom
 from tests.test_attacc_cycles import table_of
+from tests.test_cent import lines_of
 
 # of the authors' simulators, run on another two-core machine, user seconds: a stack of AttAcc's, a layer of CENT's
 HEADS_S, BUFFER_S, LAYER_S = 7.2, 47.8, 3.6
@@ -28,8 +31,14 @@ def pim_lines() -> Iterator[Line]:
         "AttAcc, units on the buffer die: 130 heads of 2,048 tokens; command: 54 requests",
         _stack("buffer", 130), BUFFER_S, 20, pimloom(*step, "--batch", "54", "--set", "stacks.placement=buffer"),
     )  # fmt: skip
-    layer = ("run", "cent", "--model", "llama-2-7b", "--devices", "8", "--context", "128", "--every", "128", "-q")
-    yield _beside("CENT: a layer of Llama 2 7B on eight channels, 128 tokens", _layer(), LAYER_S, 10, pimloom(*layer))
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder, "layer.aim")
+        work, lines = _layer()
+        program.write_text("\n".join(lines))
+        yield _beside(
+            f"CENT: a layer of Llama 2 7B on eight channels, 128 tokens; command: `aim` of its {len(lines):,} lines",
+            work, LAYER_S, 10, pimloom("aim", str(program)),
+        )  # fmt: skip
 
 
 def _beside(what: str, work: Callable[[], object], published_s: float, times: int, command: list[str]) -> Line:
@@ -62,6 +71,8 @@ def _stack(placement: str, heads: int) -> Callable[[], object]:
     return run
 
 
-def _layer() -> Callable[[], object]:
+def _layer() -> tuple[Callable[[], object], list[str]]:
+    """What runs it, and its lines."""
     released = placed(load_system("cent", {"devices": "8"}), load_llm("llama-2-7b"), None, None, released=True)
-    return lambda: released._run(layer_program(released.layer, released.place, 128, released=True))
+    program = layer_program(released.layer, released.place, 128, released=True)
+    return lambda: released._run(program), lines_of(program)
