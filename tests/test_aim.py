@@ -116,6 +116,27 @@ def test_random_programs_with_refresh(chunk: int) -> None:
     assert refreshed > 20
 
 
+@pytest.mark.parametrize("chunk", [0, *map(slow, range(1, 40))])
+def test_channels_ahead_of_the_host_with_queues_of_any_size(chunk: int) -> None:
+    """Equal requests in one step, as where somebody watches each command (`ours`)."""
+    for seed in range(25 * chunk, 25 * chunk + 25):
+        rng = Random(f"aim ahead {seed}")
+        channels, t, lines = rng.choice((1, 2, 3, 4)), draw_timings(rng), list[str]()
+        for _ in range(rng.choice((1, 2, 5))):
+            lines += draw_program(rng, channels)[:-1]
+        entries = rng.choice((1, 2, 3, 5, 16, 33, 70, 200))
+        drain_from = rng.randint(1, entries)
+        queues = Queues(entries, drain_from, rng.randint(1, drain_from), rng.random() < 0.5)
+        ours([*lines, "AiM EOC"], part_of(t), channels, queues)
+
+
+def test_rows_that_open_and_close_for_ever_are_told() -> None:
+    part = load_part("gddr6_aim_isr", {"timing.tRAS": "4 nCK", "timing.tRC": "200 nCK"}).value
+    program = parse_program("R MEM 0 0 3\nAiM MAC_ABK 8 1 0\nAiM EOC", TWO._replace(channels=1))
+    with pytest.raises(UserError, match="instruction 3: channel 0 stands still: a row is opened for one request"):
+        simulate(part, 1, QUEUES, program.rows)
+
+
 def test_every_instruction_once() -> None:
     cycles, every = naive_aim.run(EVERY_INSTRUCTION)
     found, commands, _ = ours(EVERY_INSTRUCTION, load_part("gddr6_aim_isr").value, 32)

@@ -61,6 +61,7 @@ from pimloom.cycle_sim.aim.kernels.state import (
     TAKEN,
     TMOD,
     UNANSWERED,
+    VAIN,
     WAITS,
     WAKE,
     WR,
@@ -171,7 +172,7 @@ def _repeat(w, c, program, op, bank, at):
     if n > 1:
         arm(_device(w, c), op, bank, last)
     w.counts[c, op] += n
-    ch[STARVED], ch[WRITTEN] = 0, max(ch[WRITTEN], last + w.ops[op, LATENCY])
+    ch[STARVED], ch[VAIN], ch[WRITTEN] = 0, 0, max(ch[WRITTEN], last + w.ops[op, LATENCY])
     more = max(n - request[Q_TIMES], 0)
     request[Q_TIMES] += more
     _gone(w, c, at, every, n)
@@ -327,10 +328,11 @@ def _issue(w, c, q, i, now, log):
         ch[REGISTERS] = w.ops[wanted, MODE]
         op = np.int64(TMOD)
     _send(w, c, op, bank, row, now, log)
+    ch[VAIN] += 1
     if op in (ACT, PRE, ACT16, PREAB, WRA16):
         _move_rows(w, c, op, bank, row, now)
     if op == wanted:
-        ch[STARVED] = 0
+        ch[STARVED], ch[VAIN] = 0, 0
         end = now + w.ops[op, LATENCY]
         if w.ops[op, READS]:
             at = answer(ch, end)

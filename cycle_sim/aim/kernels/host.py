@@ -33,6 +33,7 @@ from pimloom.cycle_sim.aim.kernels.state import (
     LOG_FULL,
     LOGGED,
     MOST_STARVED,
+    MOST_VAIN,
     NEXT,
     OF_AIM,
     OF_READS,
@@ -41,6 +42,7 @@ from pimloom.cycle_sim.aim.kernels.state import (
     STARVED,
     STUCK,
     UNANSWERED,
+    VAIN,
     WAITS,
     WAKE,
     WR,
@@ -54,7 +56,8 @@ LONGEST_BLOCKED_CK = 1 << 20  # far beyond any rule: nothing will change any mor
 @entry
 def run(w, program, log):
     """Go on to the end of the program, or until the log may not hold the commands of the next clock; or to where a
-    channel stands still (STUCK): a request that is active needs another row closed, which none may do.
+    channel stands still (STUCK): a request that is active needs another row closed, which none may do,
+    or rows are opened and closed and none is served.
 
     log: a row for each command, none if it has no rows. program: instructions, the last one SYNC.
     """
@@ -72,7 +75,8 @@ def run(w, program, log):
         for c in range(channel.shape[0]):
             if channel[c, WAKE] <= now:
                 step(w, c, program, now, log)
-                if channel[c, BLOCKED] > LONGEST_BLOCKED_CK or channel[c, STARVED] > MOST_STARVED:
+                ch = channel[c]
+                if ch[BLOCKED] > LONGEST_BLOCKED_CK or ch[STARVED] > MOST_STARVED or ch[VAIN] > MOST_VAIN:
                     host[DONE] = now
                     return STUCK
         if host[UNANSWERED] == 0 and host[ANSWERED] >= 0:

@@ -21,23 +21,24 @@ Q_OP, Q_BANK, Q_ROW, Q_AT, Q_TIMES, N_REQUEST = range(6)
 # a channel
 (
     WAKE, LEFT, WRITING, REGISTERS, ANSWER, BEHIND, BEHIND_ANSWER, WRITTEN, SYNCING, SAME, OPEN, OPENED_AT, OPEN_CK,
-    FIRST, BLOCKED, DUE, STARVED, TAKEN, GONE, FREE, N_CHANNEL,
-) = range(21)  # fmt: skip
+    FIRST, BLOCKED, DUE, STARVED, VAIN, TAKEN, GONE, FREE, N_CHANNEL,
+) = range(22)  # fmt: skip
 # the host
 NEXT, AT, WAITS, UNANSWERED, ANSWERED, DONE, DRAIN, DRAINED, ENTRIES, LOGGED, REFI, FILLED, N_HOST = range(13)
 CLOCK, LOG_CHANNEL, LOG_OP, LOG_BANK, LOG_ROW, N_LOG = range(6)
 FINISHED, LOG_FULL, STUCK = range(3)
 MOST_STARVED = 1 << 10  # refreshes of a channel between which no request was served, though some wait
+MOST_VAIN = 1 << 16  # commands of a channel for requests, none of which was served
 
 
 class Aim(NamedTuple):
     """channel[c]: when something can happen next (WAKE), requests that the DMA could not hand over (LEFT), whether it
     serves writes and is in register mode, the clock of its last answer, and of those behind a SYNC, until when a write
     is under way, since when SYNC waits, the row that all banks have open (-1: not the same), open banks, clocks with
-    any, clocks in which it might not close a row (BLOCKED), when the next refresh falls due, and refreshes since a
-    request was served (STARVED); of AiM the requests that were taken and those that are GONE, and the first clock that
-    is FREE behind the last of them: a channel may be ahead of the host. bound, beside, ring: of each channel, see
-    `Device`.
+    any, clocks in which it might not close a row (BLOCKED), when the next refresh falls due, since a request was served
+    the refreshes (STARVED) and the commands for others (VAIN); of AiM the requests that were taken and those that are
+    GONE, and the first clock that is FREE behind the last of them: a channel may be ahead of the host.
+    bound, beside, ring: of each channel, see `Device`.
     queue[c, q], size[c, q]: requests, Q_TIMES equal ones in one; those of AiM are a ring that begins at FIRST.
     gone[c, i]: clocks in which the last requests of AiM left the queue, a ring of one more than it holds, by number.
     open_row[c, b]: -1 if closed. counts[c, op]: commands.
