@@ -24,9 +24,10 @@ from numba.core import types
 from numba.core.compiler_lock import global_compiler_lock
 from numba.np import arrayobj, numpy_support
 
-from pimloom.cycle_sim.compiled import kernel
+from pimloom.cycle_sim.compiled import kernel, library
 from pimloom.cycle_sim.compiled.arguments import END, RESULTS
 from pimloom.cycle_sim.compiled.indices import from_zero
+from pimloom.cycle_sim.compiled.weights import weighted
 
 WORD = ir.IntType(64)
 
@@ -50,13 +51,13 @@ def object_code(name: str, kinds: tuple[str, ...]) -> bytes:
         found.append(_type(kind, rest))
     dispatcher.compile(tuple(found))
     compiled = dispatcher.overloads[tuple(found)]
-    library = compiled.library.codegen.create_library("kernel")
-    wrapper = library.create_ir_module("kernel")
+    code = compiled.library.codegen.create_library("kernel")
+    wrapper = code.create_ir_module("kernel")
     _write_wrapper(wrapper, compiled, found)
-    library.add_ir_module(wrapper)
-    library.add_linking_library(compiled.library)
-    library.finalize()
-    return _emit(library._final_module)
+    code.add_ir_module(wrapper)
+    code.add_linking_library(compiled.library)
+    code.finalize()
+    return _emit(code._final_module, name, kinds)
 
 
 def _type(kind: str, rest: Iterator[str]) -> Any:
@@ -138,8 +139,8 @@ def _results(context: Any, builder: Any, kind: Any, value: Any) -> Iterator[Any]
         raise TypeError(f"a kernel returns no {kind}")
 
 
-def _emit(module: Any) -> bytes:
-    """Only what `kernel` needs, position independent."""
+def _emit(module: Any, name: str, kinds: tuple[str, ...]) -> bytes:
+    """Only what `kernel` needs, position independent, with weights for its branches if somebody trains it."""
     for function in module.functions:
         if not function.is_declaration and function.name != "kernel":
             function.linkage = "internal"
@@ -152,6 +153,8 @@ def _emit(module: Any) -> bytes:
     manager = llvm.create_new_module_pass_manager()
     manager.add_global_dead_code_eliminate_pass()
     manager.run(module, passes)
+    if trainer := library.trainer(name):
+        module = weighted(module, made, name, kinds, trainer)
     found: bytes = made.emit_object(module)
     return found
 
@@ -162,9 +165,9 @@ def main(file: str, name: str, *kinds: str) -> None:
         made = Path(folder, "kernel.o")
         made.write_bytes(object_code(name, kinds))
         if cc := shutil.which("cc") or shutil.which("gcc") or shutil.which("clang"):
-            library = Path(folder, "kernel.so")
-            linked = subprocess.run([cc, "-shared", "-o", library, made, "-lm"], check=False, capture_output=True)
-            made = made if linked.returncode else library
+            shared = Path(folder, "kernel.so")
+            linked = subprocess.run([cc, "-shared", "-o", shared, made, "-lm"], check=False, capture_output=True)
+            made = made if linked.returncode else shared
         os.replace(made, file)
 
 
