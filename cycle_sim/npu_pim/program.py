@@ -160,16 +160,17 @@ class Builder:
         )
         for o in self.operators:
             tables.add(o)
+        tasks, needed = tables.tasks()
         after = [(before, o.index) for o in self.operators for before in o.after]
         after_ptr, after_op = csr(pairs_of(after), len(self.operators))
-        task_ptr, task_of = csr(tables.needed, len(self.owners))
+        task_ptr, task_of = csr(needed, len(self.owners))
         reach = [(o.index, c) for o in self.operators for c in channels_of(o.dots)]
         reach_ptr, reached = csr(pairs_of(reach), len(self.operators))
         places = 4 * widest_lines + FIRST_PLACES + SPARE  # a set is at least two fifths full
         program = k.Program(
             op=tables.op,
             block=np.array(tables.blocks, np.int64).reshape(-1, k.N_BLOCK),
-            task=np.concatenate([np.zeros((0, k.N_TASK), np.int64), *tables.tasks]),
+            task=tasks,
             store=np.array(tables.stores, np.int64).reshape(-1, k.N_STORE),
             after_ptr=after_ptr,
             after_op=after_op,
