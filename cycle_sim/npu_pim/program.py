@@ -48,9 +48,14 @@ class Builder:
 
     def group(self, op: Operator) -> int:
         """A new group of requests."""
-        self.owners.append(op.index)
-        op.groups += 1
-        return len(self.owners) - 1
+        return self.groups(op, 1)[0]
+
+    def groups(self, op: Operator, n: int) -> list[int]:
+        """So many new groups of requests."""
+        first = len(self.owners)
+        self.owners += [op.index] * n
+        op.groups += n
+        return list(range(first, first + n))
 
     def load(self, op: Operator, size: int, gate: int = -1) -> int:
         """Reads of `size` bytes at the operator's start; returns their group. gate: a store of this operator that must

@@ -137,14 +137,14 @@ def _one_request(
     shard, shape, into, rules = b.shard, b.shard.shape, b.builder, b.shard.rules
     size = shard.element_bytes
     groups = _send(b, logits, cache.channel, rules.logit(shape, tokens, cache.row_k))
+    cycles = softmax.cyc(shard, rules.logits_seen(tokens))
     for h in range(shape.heads):
-        cycles = softmax.cyc(shard, rules.logits_seen(tokens))
         into.task(logits, cycles, [groups[h]], into.store(logits, tokens * size))
     stream = rules.attend(shape, tokens, cache.row_v)
     groups = _send(b, values, cache.channel, stream, by_tile=rules.sums_by_tile)
     partial = ceil_div(tokens, shape.row)
+    add = rules.sum_cyc(partial, shape.head_dim)
     for group in groups if rules.stores_sums(partial) else ():
-        add = rules.sum_cyc(partial, shape.head_dim)
         into.task(values, add, [group], into.store(values, shape.head_dim * size))
     done = Work(0, shape.heads * softmax.ops(tokens), 4 * shape.heads * tokens * size)  # scores come, shares go
     return done, sum_work(partial, shape.heads * shape.head_dim, size)
@@ -158,6 +158,6 @@ def _send(b: NpuProgram, op: Operator, channel: int, stream: np.ndarray, by_tile
     if by_tile:
         ended = np.cumsum(stream["last"]) - stream["last"]  # tiles before
         of = np.where(of < 0, -1, of * tiles + ended % tiles)
-    groups = np.array([b.builder.group(op) for _ in range(shape.heads * tiles + 1)])
+    groups = np.array(b.builder.groups(op, shape.heads * tiles + 1))
     b.builder.dots(op, channel, stream, groups[of])
     return groups[:-1].tolist()
