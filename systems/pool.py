@@ -1,5 +1,6 @@
 """Independent simulations on all cores."""
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -62,6 +63,7 @@ def _held_back() -> Iterator[None]:
 def _one_of_many() -> None:
     """In a worker: other cores have work of their own, and an interrupt is for the parent, which ends its workers."""
     CORES.set(1)
+    gc.freeze()  # modules are not searched for garbage time and again
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)

@@ -48,7 +48,9 @@ class Builder:
 
     def group(self, op: Operator) -> int:
         """A new group of requests."""
-        return self.groups(op, 1)[0]
+        self.owners.append(op.index)
+        op.groups += 1
+        return len(self.owners) - 1
 
     def groups(self, op: Operator, n: int) -> list[int]:
         """So many new groups of requests."""
