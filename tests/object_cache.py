@@ -1,9 +1,10 @@
-"""Verilator's own sources, compiled once for all models: what its makefiles call as $OBJCACHE, before the compiler.
+"""C++ that is the same for all models, compiled once: what Verilator's makefiles call as $OBJCACHE, before the compiler.
 
     python object_cache.py FOLDER c++ OPTIONS -c -o verilated.o .../verilator/include/verilated.cpp
 
-An object is kept in FOLDER by what it is made of: all files of the source's folder, the options and the compiler. What
-lies elsewhere, as models and benches do, is compiled as if this was not here.
+An object is kept in FOLDER by what it is made of: what the preprocessor makes of its source, the options that are not
+for it, and the compiler. That is done for Verilator's own sources and for the benches; models are compiled as if this
+was not here.
 """
 
 import os
@@ -14,24 +15,35 @@ from fcntl import LOCK_EX, flock
 from hashlib import sha256
 from pathlib import Path
 
+BENCHES = Path(__file__).resolve().parent.parent / "rtl" / "flow" / "native" / "cpp"
+FOR_THE_PREPROCESSOR = ("-I", "-D", "-M")  # what they decide is in what it makes
+
 
 def kept(folder: Path, command: list[str]) -> Path | None:
     """Where the object of a command is kept; None for one that is always run."""
     source = Path(command[-1])
-    if "-c" not in command or "-o" not in command or source.parent.parts[-2:] != ("verilator", "include"):
+    shared = source.parent.parts[-2:] == ("verilator", "include") or (BENCHES / source.name).exists()
+    if "-c" not in command or "-o" not in command or not shared:
         return None
-    compiler = Path(shutil.which(command[0]) or command[0]).resolve()
-    made = sha256(f"{compiler} {compiler.stat().st_mtime_ns} {command}".encode())
-    for file in sorted(path for path in source.parent.rglob("*") if path.is_file()):
-        made.update(f"{file} ".encode() + sha256(file.read_bytes()).digest())
+    compiler, *options = [word for word in command[:-1] if word not in ("-c", "-o", "-MMD", _out(command))]
+    text = subprocess.run([compiler, *options, "-E", "-P", command[-1]], capture_output=True, check=False)
+    if text.returncode:  # the compiler says why
+        return None
+    found = Path(shutil.which(compiler) or compiler).resolve()
+    flags = [word for word in options if not word.startswith(FOR_THE_PREPROCESSOR)]
+    made = sha256(f"{found} {found.stat().st_mtime_ns} {flags}\n".encode() + text.stdout)
     return folder / f"{made.hexdigest()[:20]}.o"
+
+
+def _out(command: list[str]) -> str:
+    return command[command.index("-o") + 1]
 
 
 def main(folder: Path, command: list[str]) -> int:
     found = kept(folder, command)
     if found is None:
         os.execvp(command[0], command)
-    out = command[command.index("-o") + 1]
+    out = _out(command)
     folder.mkdir(parents=True, exist_ok=True)
     with found.with_suffix(".lock").open("w") as lock:
         flock(lock, LOCK_EX)  # one compiles, others wait

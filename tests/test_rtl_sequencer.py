@@ -1,9 +1,8 @@
 # amaranth: UnusedElaboratable=no
 """The sequencer's gates issue every command in the clock in which engine and oracle say, on the same tables."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cache
 from itertools import product
 from random import Random
 
@@ -13,9 +12,10 @@ import pytest
 
 from pimloom.arch.command import Level
 from pimloom.arch.error import UserError
+from pimloom.arch.part import Organization, Part
 from pimloom.arch.system import load_part
 from pimloom.arch.table import Table, bend, build_table, rule_rows, standard_of
-from pimloom.rtl.flow.cosim import Case, walk
+from pimloom.rtl.flow.cosim import Case, Walk, walk
 from pimloom.rtl.flow.simulator.environment import Simulator
 from pimloom.rtl.flow.stimulus import draw_case, draw_cases, draw_clocks, engine, own_table, shrink
 from pimloom.rtl.flow.verify import BANKS, STREAMS, WAIT_BITS, feels, mismatches, verify, verify_sequencer
@@ -33,6 +33,7 @@ SIMULATOR: dict[str, Simulator] = {  # so that both are tried
     "hbm2_neupims": "verilator",
 }
 MOST_CK = 40_000
+TURNS = 20  # cases that are drawn for a rule, at most
 SEED = 1  # with which every rule binds; a test says so
 
 
@@ -63,31 +64,37 @@ def asleep(part: str) -> list[str]:
     return [str(rule) for rule in rules_of(part) if (pim, str(rule)) in SLEEPING_IN_GATES]
 
 
-@cache
-def corpus(part: str) -> list[Case]:
-    device = load_part(part).value
-    return list(draw_cases(device, shrink(device, *BANKS), STREAMS, COMMANDS[part], SEED))
-
-
-def mutants(part: str) -> Iterator[tuple[int, int, Case]]:
-    """(rule, by, case) of each rule changed by one clock, with the first case that should notice; shorter at 0.
+def mutants(part: str) -> list[tuple[int, int, Case]]:
+    """(rule, by, case) of each rule changed by one clock, both ways, with a case that should notice.
 
     A rule that sleeps is late by two: then the clock in which it would not bind is past.
     """
-    cases, rules = corpus(part), rules_of(part)
-    expected = [engine(case) for case in cases]
-    for rule in range(len(rules)):
-        for by in (2,) if str(rules[rule]) in asleep(part) else (1, -1):
-            number = feels(cases, expected, rule, by)
-            if number is not None:
-                yield rule, by, cases[number]
+    device, rules = load_part(part).value, rules_of(part)
+    wanted = [(i, by) for i, rule in enumerate(rules) for by in ((2,) if str(rule) in asleep(part) else (1, -1))]
+    return list(noticed(part, device, shrink(device, *BANKS), wanted))
+
+
+def noticed(
+    part: str, device: Part, geometry: Organization, wanted: Sequence[tuple[int, int]]
+) -> Iterator[tuple[int, int, Case]]:
+    """(rule, by, case) of each (rule, by) that a drawn case feels; every fourth has the part's own timings."""
+    rules, own = standard_of(device).rules, own_table(device, geometry)
+    for rule, by in wanted:
+        for turn in range(TURNS):
+            rng = Random(f"{part} {rule} {by} {turn}")
+            clocks = draw_clocks(rng, device, rules[rule], turn)
+            table = own if turn % 4 == 3 else build_table(own.commands, rules, clocks, geometry, own.refresh)
+            case = draw_case(rng, table, geometry, STREAMS, rule)
+            if (model := engine(case)) and feels([case], [model], rule, by) is not None:
+                yield rule, by, case
+                break
 
 
 @pytest.mark.parametrize("part", ["gddr6_pim_gpt", slow("hbm2_2000"), slow("hbm2_neupims")])
 def test_each_rule_off_by_one_in_the_gates_only_is_caught(part):
-    found = list(mutants(part))
+    found = mutants(part)
     assert {rule for rule, by, _ in found if by > 0} == set(range(len(rules_of(part))))
-    assert len(found) > 1.9 * len(rules_of(part))
+    assert len(found) == 2 * len(rules_of(part)) - len(asleep(part))
     assert_all_caught(found, SIMULATOR[part])
 
 
@@ -116,16 +123,8 @@ def test_rules_between_siblings_off_by_one_in_the_gates_only_are_caught(part, ch
     device = load_part(part).value
     geometry = msgspec.structs.replace(shrink(device, *BANKS), **changed)
     device = msgspec.structs.replace(device, organization=geometry)
-    rules, own = standard_of(device).rules, own_table(device, geometry)
-    rows, found = beside_or_wide(own), list[tuple[int, int, Case]]()
-    for rule, by in product(rows, (1, -1)):
-        for turn in range(20):
-            rng = Random(f"{part} {rule} {by} {turn}")
-            table = build_table(own.commands, rules, draw_clocks(rng, device, rules[rule], turn), geometry, own.refresh)
-            case = draw_case(rng, table, geometry, STREAMS, rule)
-            if (model := engine(case)) and feels([case], [model], rule, by) is not None:
-                found.append((rule, by, case))
-                break
+    rows = beside_or_wide(own_table(device, geometry))
+    found = list(noticed(part, device, geometry, list(product(rows, (1, -1)))))
     assert len(rows) == number and [(rule, by) for rule, by, _ in found] == list(product(rows, (1, -1)))
     assert_all_caught(found, "icarus")
 
@@ -133,7 +132,6 @@ def test_rules_between_siblings_off_by_one_in_the_gates_only_are_caught(part, ch
 SIZES = {"gddr6": (1, 1, 2, 2), "gddr6+aim": (1, 1, 2, 2), "hbm2": (2, 1, 2, 2), "ddr4": (1, 2, 2, 2)}
 
 
-@cache
 def oracle_cases(machine: str, n: int = 160) -> list[tuple[streams.Case, Outcome]]:
     """Cases of the generator behind the engine's own tests, with what the oracle says; some end in an error."""
     found = []
@@ -168,16 +166,22 @@ def test_gates_and_oracle_agree_also_on_what_can_never_issue(machine):
 
 
 def test_a_mismatch_is_one_sentence():
-    case = next(case for case in corpus("gddr6_pim_gpt") if len(case.streams) == 1)
+    device = load_part("gddr6_pim_gpt").value
+    cases = draw_cases(device, shrink(device, *BANKS), STREAMS, 1000, SEED)
+    case = next(case for case in cases if len(case.streams) == 1)
     model = engine(case)
     assert model is not None
-    (clocks,), _ = model
+    (clocks,), refreshes = model
+    right = Walk([clocks], refreshes, int(clocks[-1]) + 1, starved=False, stuck=False, echoed=True)
+    assert mismatches(case, right) == (0, "")
     late = clocks.copy()
     late[3] += 1
-    walks = walk([case], STREAMS, WAIT_BITS, most_ck=MOST_CK).walks
-    n, sentence = mismatches(case, walks[0]._replace(issue_ck=[late]))
+    n, sentence = mismatches(case, right._replace(issue_ck=[late]))
     assert n == 1
     assert sentence.startswith("command 3 (") and sentence.endswith(f") issued at CK {late[3]}, model says {clocks[3]}")
+    cut = mismatches(case, right._replace(issue_ck=[clocks[:-2]]))
+    assert cut[0] == 2 and cut[1].endswith(f") never issued, model says {clocks[-2]}")
+    assert mismatches(case, right._replace(echoed=False)) == (1, "a command left the bus other than it came")
 
 
 @pytest.mark.slow
@@ -203,5 +207,6 @@ def load_table_with_three_buses():
 
 
 def test_the_geometry_keeps_two_groups_of_two_banks():
-    size = corpus("gddr6_pim_gpt")[0].table.rules.size
+    device = load_part("gddr6_pim_gpt").value
+    size = own_table(device, shrink(device, *BANKS)).rules.size
     assert size[Level.BANK_GROUP] == 2 and size[Level.BANK] == 4

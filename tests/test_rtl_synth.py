@@ -58,6 +58,20 @@ class Gates(Component):
         return m
 
 
+class Both(Component):
+    """Eight flip-flops, and four NANDs beside them."""
+
+    def __init__(self) -> None:
+        super().__init__({"d": In(8), "q": Out(8), "a": In(4), "b": In(4), "o": Out(4)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.register, m.submodules.gates = register, gates = Register(), Gates()
+        m.d.comb += [register.d.eq(self.d), self.q.eq(register.q)]
+        m.d.comb += [gates.a.eq(self.a), gates.b.eq(self.b), self.o.eq(gates.o)]
+        return m
+
+
 class Mac(Component):
     """Multiply and accumulate."""
 
@@ -102,7 +116,7 @@ class Pairs(Component):
         return m
 
 
-KINDS: tuple[type[Component], ...] = (Register, Gates, Mac, Ram, Pairs)
+KINDS: tuple[type[Component], ...] = (Register, Gates, Both, Mac, Ram, Pairs)
 TINY = {kind.__name__: Block("", partial(lambda kind, part: kind(), kind)) for kind in KINDS}
 
 
@@ -135,17 +149,38 @@ class Made(NamedTuple):
         return {row.block: row for row in self.rows}
 
 
-FEW = {name: TINY[name] for name in ("Register", "Gates", "Mac")}
+FEW = {"Both": TINY["Both"]}
+ON_CELLS = {name: TINY[name] for name in ("Register", "Gates", "Mac")}
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """Blocks that several tests look at, done once."""
+    """A block that several tests look at, done once."""
     cache, told, steps = empty(tmp_path_factory.mktemp("made")), list[str](), list[tuple[int, int]]()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PIMLOOM_CACHE", str(cache))
         rows = synthesize(FEW, PART, "gddr6_pim_gpt", lambda done, all_: steps.append((done, all_)), told.append)
     return Made(cache, rows, told, steps)
+
+
+class Cells(NamedTuple):
+    """What blocks are on the library alone, and what is told of each."""
+
+    by_name: dict[str, Mapping[str, Any]]
+    told: list[str]
+
+
+@pytest.fixture(scope="module")
+def on_cells(tmp_path_factory: pytest.TempPathFactory) -> Cells:
+    """Blocks of which nobody asks what they take of an FPGA."""
+    plan, found, told = next(iter(synth._plans())), dict[str, Mapping[str, Any]](), list[str]()
+    with tools(names=(YOSYS,)) as at_hand:
+        for name, block in ON_CELLS.items():
+            file, text = plan.verilog(block.build(PART))
+            job = synth.Job(name, tmp_path_factory.mktemp(name) / "kept", plan.run, {**plan.files, file: text})
+            found[name] = synth._do(job, at_hand)
+            told.append(synth.said(name, found[name]))
+    return Cells(found, told)
 
 
 def run(*names: str) -> dict[str, Synthesis]:
@@ -155,34 +190,40 @@ def run(*names: str) -> dict[str, Synthesis]:
 
 
 @needs_library
-def test_counts_that_a_hand_can_check(made: Made) -> None:
+def test_counts_that_a_hand_can_check(made: Made, on_cells: Cells) -> None:
     assert [row.block for row in made.rows] == list(FEW)
-    register, gates = made.by_name["Register"], made.by_name["Gates"]
-    assert (register.cells, register.flip_flops, register.path_ps) == (8, 8, 0)
-    assert register.area_um2 == 8 * 96 and register.nand2_equivalents == 8 * 96 / 24  # areas of the Liberty file
-    assert (register.lut4, register.ff, register.dsp, register.bram) == (0, 8, 0, 0)
-    assert (gates.flip_flops, gates.lut4, gates.ff) == (0, 4, 0)
-    assert gates.nand2_equivalents is not None and 4 <= gates.nand2_equivalents <= 12  # NAND2s, or sized up
-    assert gates.path_ps is not None and 10 < gates.path_ps < 500
-    assert all(row.fmax_mhz is not None and row.fmax_mhz > 300 for row in (register, gates))
-    assert register.library == "osu018_stdcells" and register.part == "gddr6_pim_gpt"
+    register, gates, both = on_cells.by_name["Register"], on_cells.by_name["Gates"], made.by_name["Both"]
+    assert (register["cells"], register["flip_flops"], register["path_ps"]) == (8, 8, 0)
+    assert register["area_um2"] == 8 * 96  # areas of the Liberty file
+    assert register["nand2_equivalents"] == 8 * 96 / 24
+    assert gates["flip_flops"] == 0 and 4 <= gates["nand2_equivalents"] <= 12  # NAND2s, or sized up
+    assert 10 < gates["path_ps"] < 500
+    assert (both.cells, both.flip_flops) == (8 + gates["cells"], 8)
+    assert (both.area_um2, both.path_ps) == (8 * 96 + gates["area_um2"], gates["path_ps"])
+    assert (both.lut4, both.ff, both.dsp, both.bram) == (4, 8, 0, 0)
+    assert both.fmax_mhz is not None and both.fmax_mhz > 300
+    assert both.library == "osu018_stdcells" and both.part == "gddr6_pim_gpt"
     assert not [path for path in (made.cache / "synth").iterdir() if path.is_dir()]
 
 
 @needs_library
-def test_memories_stay_outside_and_roms_are_logic() -> None:
+def test_memories_stay_outside_and_roms_are_logic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what does not fit has no clock rate."""
+    monkeypatch.setattr(counted, "ROOM", counted.ROOM | {"bram": 0})
     ram = run("Ram")["Ram"]
     assert (ram.memory_bits, ram.flip_flops, ram.bram) == (1024 * 16, 0, 1)
     assert 8 <= ram.cells < 100 and ram.path_ps
+    assert ram.fmax_mhz is None
 
 
 @needs_library
-def test_each_result_is_told_when_it_is_there(made: Made) -> None:
-    register, told = made.by_name["Register"], made.told
+def test_each_result_is_told_when_it_is_there(made: Made, on_cells: Cells) -> None:
+    both, told = made.by_name["Both"], made.told
     assert len(told) == 2 * len(FEW)
-    cells = "Register: 8 cells of osu018_stdcells, 768 um2, longest path 0 ps"
-    fpga = f"Register: 0 LUT4 and 8 flip-flops on ECP5 LFE5U-85F-6, {register.fmax_mhz:.1f} MHz"
-    assert {text for text in told if text.startswith("Register")} == {cells, fpga}
+    cells = f"Both: {both.cells} cells of osu018_stdcells, {both.area_um2:,.0f} um2, longest path {both.path_ps:,.0f} ps"
+    fpga = f"Both: 4 LUT4 and 8 flip-flops on ECP5 LFE5U-85F-6, {both.fmax_mhz:.1f} MHz"
+    assert set(told) == {cells, fpga}
+    assert on_cells.told[0] == "Register: 8 cells of osu018_stdcells, 768 um2, longest path 0 ps"
     none = {"cells": 9, "library": GENERIC, "area_um2": None, "path_ps": None}
     assert synth.said("x", none) == "x: 9 cells of generic gates"
     large = {"lut4": 90_000, "ff": 1, "fpga": "F", "fmax_mhz": None}
@@ -201,24 +242,39 @@ def test_modules_that_are_instantiated_by_name_are_there() -> None:
 
 @needs_library
 def test_by_module_each_is_done_once_times_its_instances(
-    monkeypatch: pytest.MonkeyPatch, fresh: Path, made: Made
+    monkeypatch: pytest.MonkeyPatch, fresh: Path, on_cells: Cells
 ) -> None:
-    mac, gates = made.by_name["Mac"], made.by_name["Gates"]
+    mac, gates = on_cells.by_name["Mac"], on_cells.by_name["Gates"]
     told: list[str] = []
     (pairs,) = synthesize({"Pairs": TINY["Pairs"]}, PART, "gddr6_pim_gpt", note=told.append, by_module=True)
-    assert (pairs.method, mac.method) == ("by module", "flat")
-    assert pairs.fmax_mhz and mac.fmax_mhz and 0.5 < pairs.fmax_mhz / mac.fmax_mhz < 2  # a place is luck
-    assert (pairs.cells, pairs.flip_flops) == (2 * mac.cells + gates.cells, 64)
-    assert pairs.area_um2 and mac.area_um2 and pairs.area_um2 == 2 * mac.area_um2 + (gates.area_um2 or 0)
-    assert pairs.path_ps == mac.path_ps and (pairs.dsp, pairs.ff) == (2, 64)
+    assert pairs.method == "by module"
+    assert (pairs.cells, pairs.flip_flops) == (2 * mac["cells"] + gates["cells"], 64)
+    assert pairs.area_um2 == 2 * mac["area_um2"] + gates["area_um2"]
+    assert pairs.path_ps == mac["path_ps"] and (pairs.dsp, pairs.ff) == (2, 64)
+    assert pairs.fmax_mhz and 50 < pairs.fmax_mhz < 1000
     assert len(told) == 2 and len(list((fresh / "synth").glob("piece-*"))) == 4  # of each tool: the pair, and the Mac
     assert synthesize({"Pairs": TINY["Pairs"]}, PART, "gddr6_pim_gpt", by_module=True) == [pairs]
-    (flat,) = synthesize({"Pairs": TINY["Pairs"]}, PART, "gddr6_pim_gpt", by_module=False)
-    assert flat.method == "flat" and flat.cells < 0.7 * pairs.cells  # as one piece both multiply once
     for kept in (fresh / "synth").glob("Pairs-*"):
         kept.unlink()
     monkeypatch.setattr(Tools, "run", None)  # pieces that are there are taken
     assert synthesize({"Pairs": TINY["Pairs"]}, PART, "gddr6_pim_gpt", by_module=True) == [pairs]
+
+
+@needs_library
+def test_as_one_piece_equal_modules_are_done_once(monkeypatch: pytest.MonkeyPatch, on_cells: Cells) -> None:
+    """Both of the pair multiply the same numbers."""
+    monkeypatch.setattr(counted, "ROOM", counted.ROOM | {"dsp": 0})
+    (flat,) = synthesize({"Pairs": TINY["Pairs"]}, PART, "gddr6_pim_gpt", by_module=False)
+    assert (flat.method, flat.dsp, flat.fmax_mhz) == ("flat", 1, None)
+    assert on_cells.by_name["Mac"]["cells"] < flat.cells < 0.7 * 2 * on_cells.by_name["Mac"]["cells"]
+
+
+@pytest.mark.slow
+@needs_library
+def test_pieces_are_about_as_fast_as_they_are_alone() -> None:
+    mac = run("Mac")["Mac"]
+    (pairs,) = synthesize({"Pairs": TINY["Pairs"]}, PART, "gddr6_pim_gpt", by_module=True)
+    assert pairs.fmax_mhz and mac.fmax_mhz and 0.5 < pairs.fmax_mhz / mac.fmax_mhz < 2  # a place is luck
 
 
 def test_large_blocks_are_done_by_module_without_a_word() -> None:
@@ -282,18 +338,18 @@ def test_a_second_run_starts_no_tool(monkeypatch: pytest.MonkeyPatch, made: Made
     monkeypatch.setattr(Tools, "run", None)
     monkeypatch.setenv("PIMLOOM_CACHE", str(made.cache))
     assert synthesize(FEW, PART, "gddr6_pim_gpt") == made.rows
-    register = made.by_name["Register"]
-    assert (register.dsp, register.ff, register.flip_flops) == (0, 8, 8)
+    both = made.by_name["Both"]
+    assert (both.dsp, both.ff, both.flip_flops) == (0, 8, 8)
 
 
 def test_without_the_library_generic_gates_are_counted(monkeypatch: pytest.MonkeyPatch, made: Made) -> None:
     """The FPGA, which needs none, is taken as it is there."""
     monkeypatch.setattr(synth, "LIBRARY", Path("/nowhere/cells.lib"))
     monkeypatch.setenv("PIMLOOM_CACHE", str(made.cache))
-    found = run("Mac")["Mac"]
-    assert (found.library, found.flip_flops) == (GENERIC, 32) and found.cells > 1000
+    found = run("Both")["Both"]
+    assert (found.library, found.flip_flops) == (GENERIC, 8) and 12 <= found.cells < 25
     assert (found.area_um2, found.nand2_equivalents, found.path_ps) == (None, None, None)
-    assert found.fmax_mhz == made.by_name["Mac"].fmax_mhz
+    assert found.fmax_mhz == made.by_name["Both"].fmax_mhz
 
 
 @pytest.mark.slow
@@ -302,12 +358,6 @@ def test_pieces_without_the_library_are_generic_gates(monkeypatch: pytest.Monkey
     (array,) = synthesize(find_logic("systolic", "p", PART, {"rows": 2, "columns": 9}), PART, "p")
     assert (array.library, array.area_um2, array.path_ps, array.method) == (GENERIC, None, None, "by module")
     assert array.cells > 18 * 500
-
-
-@pytest.mark.slow
-def test_what_does_not_fit_has_no_clock_rate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counted, "ROOM", counted.ROOM | {"dsp": 0})
-    assert run("Mac")["Mac"].fmax_mhz is None
 
 
 def test_a_tool_that_fails_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

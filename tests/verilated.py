@@ -8,7 +8,8 @@ from pathlib import Path
 from pimloom.rtl.flow.simulator.build import kept
 from pimloom.rtl.flow.simulator.environment import environment, tools
 
-FLAGS = ("--cc", "--exe", "--build", "--no-timing", "--assert", "-Wno-fatal", "-O1", "-CFLAGS", "-O0", "--Mdir", ".")
+FLAGS = ("--cc", "--exe", "--build", "--no-timing", "--assert", "-Wno-fatal", "-O1", "--Mdir", ".")
+FLAGS += ("-MAKEFLAGS", "OPT_FAST=-O0")  # of the model alone: Verilator's own objects are those of all builds
 MAIN = """#include "Vtop.h"
 int main(int n, char **words) {
   VerilatedContext context;
