@@ -115,7 +115,7 @@ def test_other_widths_and_distances(lanes, tccd, latency):
     part = part_with(lanes, tccd)
     unit, gap = PimUnit(part), distance(part)
     assert (unit.latency, gap) == (latency, tccd)
-    scene = random_scene(tccd, 700, gap, lanes)
+    scene = random_scene(tccd, 250, gap, lanes)
     compare(scene[0], latency, in_amaranth(unit, scene), results(*scene))
 
 
