@@ -176,7 +176,7 @@ def test_gates_are_the_model_on_every_part(part: str) -> None:
 
 @pytest.mark.parametrize("part", [PART, *map(slow, [name for name in list_names("parts") if name != PART])])
 def test_lint_has_nothing_to_say_but_what_is_waived(part: str, tmp_path: Path) -> None:
-    block = SequencerAxi(often_refreshed(load_part(part).value, BANKS))
+    block = SequencerAxi(often_refreshed(load_part(part).value, BANKS), SHALLOW)
     (tmp_path / "axi.v").write_text(to_verilog(block, "sequencer_axi"))
     (tmp_path / "waivers.vlt").write_text(waivers())
     with environment("verilator"):

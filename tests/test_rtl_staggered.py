@@ -8,15 +8,15 @@ import pytest
 from pimloom.arch.command import STREAM
 from pimloom.arch.error import UserError
 from pimloom.arch.system import load_part
+from pimloom.arch.units import Time
 from pimloom.cycle_sim.dram import issue
 from pimloom.rtl.flow.cosim import Case, walk
-from pimloom.rtl.flow.simulator.environment import Simulator
 from pimloom.rtl.flow.stimulus import draw_own_cases, engine, own_table, shrink
 from pimloom.rtl.sequencer import Sequencer
 from tests.simulators import needs
 from tests.slow import slow
 
-SIMULATOR: dict[str, Simulator] = {"hbm2_neupims": "verilator", "hbm2_2400": "icarus"}  # of two refresh nodes
+OFTEN = {"tREFI": Time(200), "tRFC": Time(60)}  # CK: so that refreshes come among commands
 
 
 def test_nodes_are_refreshed_in_turn():
@@ -34,23 +34,33 @@ def test_nodes_are_refreshed_in_turn():
     assert late.tolist() == [[refi, 0], [2 * refi, 0], [3 * refi, 0]]
 
 
-@pytest.mark.parametrize("name", ["hbm2_neupims", slow("hbm2_2400")])
-def test_gates_refresh_in_turn(name):
+@pytest.mark.parametrize(
+    ("name", "banks", "bent", "simulator", "commands"),
+    [
+        ("hbm2_neupims", (1, 1), OFTEN, "icarus", 150),
+        slow("hbm2_neupims", (2, 2), OFTEN, "verilator", 400),
+        slow("hbm2_neupims", (2, 2), {}, "verilator", 400),
+        slow("hbm2_2400", (2, 2), {}, "icarus", 400),
+    ],
+)  # of two refresh nodes
+def test_gates_refresh_in_turn(name, banks, bent, simulator, commands):
     part = load_part(name).value
-    geometry = shrink(part, 2, 2)
+    part = msgspec.structs.replace(part, timing=part.timing | bent)
+    geometry = shrink(part, *banks)
     apart = Sequencer(own_table(part, geometry), refresh="staggered").apart
     assert apart == part.cycles("tREFI") // 2
-    cases = list(draw_own_cases(part, geometry, 400, 1, apart))
+    cases = list(draw_own_cases(part, geometry, commands, 1, apart))
     idle = np.zeros(1, STREAM)
     idle["count"] = 1
     idle["cmd"], idle["release"] = cases[0].table.cmd("PREab"), 3 * part.cycles("tREFI")
     cases.append(Case(cases[0].table, [idle], apart_ck=apart))
-    found = walk(cases, 1, 0, most_ck=100_000, simulator=needs(SIMULATOR[name])).walks
+    found = walk(cases, 1, 0, most_ck=100_000, simulator=needs(simulator)).walks
     for case, walked in zip(cases, found, strict=True):
         model = engine(case)
         assert model is not None
         issue_ck, refresh_ck = model
         assert np.array_equal(walked.issue_ck[0], issue_ck[0]) and np.array_equal(walked.refresh_ck, refresh_ck)
+    assert not bent or sum(len(walked.refresh_ck) for walked in found[:-1]) > 5
     nodes = found[-1].refresh_ck
     assert nodes[:, 1].tolist() == [0, 1] * 2 + [0] and set(np.diff(nodes[:, 0])) <= {apart, apart + 1}
 
