@@ -114,8 +114,11 @@ def test_the_hosts_log_is_that_of_cocotb(monkeypatch, other):
     """Refused and repeated commands, hosts that write ahead, stalls on all channels."""
     scripts = list(draw_scripts(PART, BANKS, 200, 4, True))
 
+    block = SequencerAxi(scripts[0].case.table, axi.SHALLOW)
+    verilog = to_verilog(block, axi.TOP)
+
     def run(simulator):
-        axi.play(scripts, SequencerAxi(scripts[0].case.table, axi.SHALLOW), simulator)
+        axi.play(scripts, block, simulator, verilog=verilog)
 
     cpp, cocotb = both(monkeypatch, run, needs(other))
     assert_same(cpp, cocotb)

@@ -30,9 +30,7 @@ def test_blocks_of_no_memory_are_built_with_any_part() -> None:
 def test_every_block_of_a_part_is_built_or_refused(part: str) -> None:
     device = load_device(part)
     without = left_out(device)
-    assert set(without) <= MEMORY_BLOCKS
-    for block in MEMORY_BLOCKS - set(without):
-        assert build(block, part, device) is not None
+    assert set(without) <= MEMORY_BLOCKS - {"sequencer"}  # two row buffers and rules between siblings are no hindrance
     for block in without:
         with pytest.raises(UserError, match=f"{part} cannot have block {block}: ") as said:
             build(block, part, device)
@@ -64,15 +62,10 @@ def test_other_geometries_are_built_or_refused(name: str, change: dict[str, int]
         wrong = "a burst carries" if "pseudo_channels" in change else f"which {change['ranks']} ranks need"
         assert wrong in str(error)  # no part at all
         return
-    for block, why in left_out(part).items():
+    without = left_out(part)
+    for block, why in without.items():
         assert block in MEMORY_BLOCKS and "\n" not in why
-    if "ranks" in change:
-        assert "sequencer" not in left_out(part)
-
-
-@pytest.mark.parametrize("part", ["hbm2_neupims", "hbm2_neupims_written"])
-def test_two_row_buffers_and_rules_between_siblings_are_no_hindrance(part: str) -> None:
-    assert "sequencer" not in left_out(load_device(part))
+    assert "ranks" not in change or "sequencer" not in without
 
 
 @pytest.mark.slow
