@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -102,7 +102,9 @@ class Ram(Component):
 
 
 class Pairs(Component):
-    """Two of `Mac`, each below a module of its own, and four NANDs."""
+    """Two of `Mac`, each below a module of its own, and four NANDs unless they are `alone`."""
+
+    alone = False
 
     def __init__(self) -> None:
         super().__init__({"a": In(16), "b": In(16), "acc": Out(32), "other": Out(32), "o": Out(4)})
@@ -112,11 +114,18 @@ class Pairs(Component):
         for name, acc in (("left", self.acc), ("right", self.other)):
             m.submodules[name] = mac = Mac()
             m.d.comb += [mac.a.eq(self.a), mac.b.eq(self.b), acc.eq(mac.acc)]
-        m.d.comb += self.o.eq(~(self.a[:4] & self.b[:4]))
+        if not self.alone:
+            m.d.comb += self.o.eq(~(self.a[:4] & self.b[:4]))
         return m
 
 
-KINDS: tuple[type[Component], ...] = (Register, Gates, Both, Mac, Ram, Pairs)
+class Alone(Pairs):
+    """Two of `Mac`, and nothing else."""
+
+    alone = True
+
+
+KINDS: tuple[type[Component], ...] = (Register, Gates, Both, Mac, Ram, Pairs, Alone)
 TINY = {kind.__name__: Block("", partial(lambda kind, part: kind(), kind)) for kind in KINDS}
 
 
@@ -150,7 +159,7 @@ class Made(NamedTuple):
 
 
 FEW = {"Both": TINY["Both"]}
-ON_CELLS = {name: TINY[name] for name in ("Register", "Gates", "Mac")}
+ON_CELLS = {name: TINY[name] for name in ("Register", "Gates", "Mac", "Pairs")}
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +168,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     cache, told, steps = empty(tmp_path_factory.mktemp("made")), list[str](), list[tuple[int, int]]()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PIMLOOM_CACHE", str(cache))
-        rows = synthesize(FEW, PART, "gddr6_pim_gpt", lambda done, all_: steps.append((done, all_)), told.append)
+        progress: Callable[[int, int], None] = lambda done, all_: steps.append((done, all_))
+        rows = synthesize(FEW, PART, "gddr6_pim_gpt", progress, told.append, by_module=False)
     return Made(cache, rows, told, steps)
 
 
@@ -202,7 +212,9 @@ def test_counts_that_a_hand_can_check(made: Made, on_cells: Cells) -> None:
     assert (both.area_um2, both.path_ps) == (8 * 96 + gates["area_um2"], gates["path_ps"])
     assert (both.lut4, both.ff, both.dsp, both.bram) == (4, 8, 0, 0)
     assert both.fmax_mhz is not None and both.fmax_mhz > 300
-    assert both.library == "osu018_stdcells" and both.part == "gddr6_pim_gpt"
+    assert (both.library, both.part, both.method) == ("osu018_stdcells", "gddr6_pim_gpt", "flat")
+    once, each = on_cells.by_name["Pairs"]["cells"], on_cells.by_name["Mac"]["cells"]
+    assert each < once < 0.7 * 2 * each  # as one piece both multiply once
     assert not [path for path in (made.cache / "synth").iterdir() if path.is_dir()]
 
 
@@ -241,32 +253,25 @@ def test_modules_that_are_instantiated_by_name_are_there() -> None:
 
 
 @needs_library
+@pytest.mark.parametrize("name", ["Alone", slow("Pairs")])
 def test_by_module_each_is_done_once_times_its_instances(
-    monkeypatch: pytest.MonkeyPatch, fresh: Path, on_cells: Cells
+    monkeypatch: pytest.MonkeyPatch, fresh: Path, on_cells: Cells, name: str
 ) -> None:
-    mac, gates = on_cells.by_name["Mac"], on_cells.by_name["Gates"]
-    told: list[str] = []
-    (pairs,) = synthesize({"Pairs": TINY["Pairs"]}, PART, "gddr6_pim_gpt", note=told.append, by_module=True)
+    mac, told = on_cells.by_name["Mac"], list[str]()
+    none = dict.fromkeys(("cells", "area_um2"), 0)
+    own = on_cells.by_name["Gates"] if name == "Pairs" else none
+    (pairs,) = synthesize({name: TINY[name]}, PART, "gddr6_pim_gpt", note=told.append, by_module=True)
     assert pairs.method == "by module"
-    assert (pairs.cells, pairs.flip_flops) == (2 * mac["cells"] + gates["cells"], 64)
-    assert pairs.area_um2 == 2 * mac["area_um2"] + gates["area_um2"]
+    assert (pairs.cells, pairs.flip_flops) == (2 * mac["cells"] + own["cells"], 64)
+    assert pairs.area_um2 == 2 * mac["area_um2"] + own["area_um2"]
     assert pairs.path_ps == mac["path_ps"] and (pairs.dsp, pairs.ff) == (2, 64)
     assert pairs.fmax_mhz and 50 < pairs.fmax_mhz < 1000
     assert len(told) == 2 and len(list((fresh / "synth").glob("piece-*"))) == 4  # of each tool: the pair, and the Mac
-    assert synthesize({"Pairs": TINY["Pairs"]}, PART, "gddr6_pim_gpt", by_module=True) == [pairs]
-    for kept in (fresh / "synth").glob("Pairs-*"):
+    assert synthesize({name: TINY[name]}, PART, "gddr6_pim_gpt", by_module=True) == [pairs]
+    for kept in (fresh / "synth").glob(f"{name}-*"):
         kept.unlink()
     monkeypatch.setattr(Tools, "run", None)  # pieces that are there are taken
-    assert synthesize({"Pairs": TINY["Pairs"]}, PART, "gddr6_pim_gpt", by_module=True) == [pairs]
-
-
-@needs_library
-def test_as_one_piece_equal_modules_are_done_once(monkeypatch: pytest.MonkeyPatch, on_cells: Cells) -> None:
-    """Both of the pair multiply the same numbers."""
-    monkeypatch.setattr(counted, "ROOM", counted.ROOM | {"dsp": 0})
-    (flat,) = synthesize({"Pairs": TINY["Pairs"]}, PART, "gddr6_pim_gpt", by_module=False)
-    assert (flat.method, flat.dsp, flat.fmax_mhz) == ("flat", 1, None)
-    assert on_cells.by_name["Mac"]["cells"] < flat.cells < 0.7 * 2 * on_cells.by_name["Mac"]["cells"]
+    assert synthesize({name: TINY[name]}, PART, "gddr6_pim_gpt", by_module=True) == [pairs]
 
 
 @pytest.mark.slow
