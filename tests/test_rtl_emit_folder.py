@@ -90,10 +90,10 @@ def test_rules_between_two_buses_are_asserted_within_a_clock() -> None:
     ]
 
 
-def write_axi(folder: Path) -> Path:
-    """The folder of `sequencer_axi`, on 2 x 2 banks."""
+def write_axi(folder: Path, banks: int = 2) -> Path:
+    """The folder of `sequencer_axi`, on `banks` x `banks` banks."""
     part = load_part(PART).value
-    few = msgspec.structs.replace(part, organization=shrink(part, 2, 2))
+    few = msgspec.structs.replace(part, organization=shrink(part, banks, banks))
     block = SequencerAxi(compile_table(few))
     write_folder(folder, lambda: files_of("sequencer_axi", block, few, PART, to_verilog(block, "sequencer_axi")))
     return folder
@@ -102,7 +102,7 @@ def write_axi(folder: Path) -> Path:
 def test_the_axi_folder_has_handshakes_beside_the_rules(tmp_path: Path, monkeypatch) -> None:
     few = Recording({"rst": 1, "s_axi_bready": 1}, {"s_axi_bvalid": 1}, True, [[1, 0, 0], [0, 1, 0]])
     monkeypatch.setattr("pimloom.rtl.flow.emit.folder.record", lambda *arguments: few)
-    out, name = write_axi(tmp_path / "axi"), "sequencer_axi"
+    out, name = write_axi(tmp_path / "axi", 1), "sequencer_axi"
     assert {file.name for file in out.iterdir()} == {
         "Makefile", "run.py", f"test_{name}.py", f"{name}.core", f"{name}.gtkw", f"{name}.sdc", f"{name}.v",
         f"{name}.vlt", "vectors.txt", "ports.vlt", f"{name}_rules.sv", f"{name}_handshakes.sv",

@@ -49,7 +49,7 @@ def test_it_does_what_the_timer_of_the_proofs_does(window, wait, most):
 
 def test_a_sequencer_has_one_timer_with_the_waits_of_its_rules():
     part = load_part("gddr6_aim").value
-    part = msgspec.structs.replace(part, organization=shrink(part, 2, 2))  # as all its banks, a quarter of the text
+    part = msgspec.structs.replace(part, organization=shrink(part, 1, 2))  # as all its banks, an eighth of the text
     sequencer: Sequencer = BLOCKS["sequencer"].build(part)
     text = to_verilog(BLOCKS["sequencer"].build(part), "sequencer")
     assert text.count("\nmodule ") == 1 and text.startswith("module sequencer (")
