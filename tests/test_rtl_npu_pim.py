@@ -6,6 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from pimloom.arch.error import UserError
 from pimloom.arch.pim_channel import ChannelRules
@@ -25,6 +26,10 @@ PARTS = {
     "blocked": load_part("hbm2_neupims", {"pim": "newton"}).value,
     "dual": load_part("hbm2_neupims").value,
 }
+SHORT = Size(  # a netlist of two thirds
+    ranks=1,
+    controller=replace(Size().controller, entries=2, queue_entries=2, pim_queue_entries=4, window=8),
+)
 ALWAYS = {"ACT", "PRE", "RD", "WR", "REFab"}
 SEEN = {
     "dram": ALWAYS,
@@ -51,9 +56,9 @@ def compare(spec, cases, clocks, simulator):
     return issued, answered
 
 
-@pytest.mark.parametrize("mode", ["dual", slow("blocked"), slow("dram")])
-def test_commands_and_answers(mode):
-    issued, answered = compare(small(PARTS[mode], mode), 4, CLOCKS, needs("icarus"))
+@pytest.mark.parametrize(("mode", "size"), [("dual", SHORT), *(slow(mode, Size()) for mode in PARTS)])
+def test_commands_and_answers(mode, size):
+    issued, answered = compare(small(PARTS[mode], mode, size), 4, CLOCKS, needs("icarus"))
     assert set(issued) == SEEN[mode] and answered > 300
 
 
