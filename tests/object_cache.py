@@ -1,4 +1,4 @@
-"""C++ that is the same for all models, compiled once: what Verilator's makefiles call as $OBJCACHE, before the compiler.
+"""C++ that is the same for all models, compiled once: what Verilator's makefiles call as $OBJCACHE before a compiler.
 
     python object_cache.py FOLDER c++ OPTIONS -c -o verilated.o .../verilator/include/verilated.cpp
 

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -168,7 +168,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     cache, told, steps = empty(tmp_path_factory.mktemp("made")), list[str](), list[tuple[int, int]]()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PIMLOOM_CACHE", str(cache))
-        progress: Callable[[int, int], None] = lambda done, all_: steps.append((done, all_))
+
+        def progress(done: int, of: int) -> None:
+            steps.append((done, of))
+
         rows = synthesize(FEW, PART, "gddr6_pim_gpt", progress, told.append, by_module=False)
     return Made(cache, rows, told, steps)
 
@@ -176,14 +179,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 class Cells(NamedTuple):
     """What blocks are on the library alone, and what is told of each."""
 
-    by_name: dict[str, Mapping[str, Any]]
+    by_name: dict[str, dict[str, Any]]
     told: list[str]
 
 
 @pytest.fixture(scope="module")
 def on_cells(tmp_path_factory: pytest.TempPathFactory) -> Cells:
     """Blocks of which nobody asks what they take of an FPGA."""
-    plan, found, told = next(iter(synth._plans())), dict[str, Mapping[str, Any]](), list[str]()
+    plan, found, told = next(iter(synth._plans())), dict[str, dict[str, Any]](), list[str]()
     with tools(names=(YOSYS,)) as at_hand:
         for name, block in ON_CELLS.items():
             file, text = plan.verilog(block.build(PART))
@@ -232,7 +235,8 @@ def test_memories_stay_outside_and_roms_are_logic(monkeypatch: pytest.MonkeyPatc
 def test_each_result_is_told_when_it_is_there(made: Made, on_cells: Cells) -> None:
     both, told = made.by_name["Both"], made.told
     assert len(told) == 2 * len(FEW)
-    cells = f"Both: {both.cells} cells of osu018_stdcells, {both.area_um2:,.0f} um2, longest path {both.path_ps:,.0f} ps"
+    area, path = f"{both.area_um2:,.0f} um2", f"{both.path_ps:,.0f} ps"
+    cells = f"Both: {both.cells} cells of osu018_stdcells, {area}, longest path {path}"
     fpga = f"Both: 4 LUT4 and 8 flip-flops on ECP5 LFE5U-85F-6, {both.fmax_mhz:.1f} MHz"
     assert set(told) == {cells, fpga}
     assert on_cells.told[0] == "Register: 8 cells of osu018_stdcells, 768 um2, longest path 0 ps"

@@ -8,8 +8,8 @@ from pathlib import Path
 from pimloom.rtl.flow.simulator.build import kept
 from pimloom.rtl.flow.simulator.environment import environment, tools
 
-FLAGS = ("--cc", "--exe", "--build", "--no-timing", "--assert", "-Wno-fatal", "-O1", "--Mdir", ".")
-FLAGS += ("-MAKEFLAGS", "OPT_FAST=-O0")  # of the model alone: Verilator's own objects are those of all builds
+FAST = ("-MAKEFLAGS", "OPT_FAST=-O0")  # of the model alone: Verilator's own objects are those of all builds
+FLAGS = ("--cc", "--exe", "--build", "--no-timing", "--assert", "-Wno-fatal", "-O1", *FAST, "--Mdir", ".")
 MAIN = """#include "Vtop.h"
 int main(int n, char **words) {
   VerilatedContext context;
