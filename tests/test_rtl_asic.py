@@ -207,9 +207,9 @@ def test_icarus_agrees():
     given = stream_scene(sources, sinks, 0, lambda port, i: f"{port}[{i}]", (0.7,))
     verilog = to_verilog(Layernorm(length=8), "layernorm")
     assert not mismatches(given, play(verilog, "layernorm", given, "icarus"))
-    sources, sinks = sums([rng.normal(size=8 * n).astype(np.float32) for n in (3, 1)], lanes=8, width=8)
+    sources, sinks = sums([rng.normal(size=8 * n).astype(np.float32) for n in (3, 1)], lanes=4, width=8)
     given = stream_scene(sources, sinks, 0, lambda port, i: f"{port}[{i}]", (0.7,))
-    verilog = to_verilog(TreeSum(lanes=8, width=8), "tree")
+    verilog = to_verilog(TreeSum(lanes=4, width=8), "tree")
     assert not mismatches(given, play(verilog, "tree", given, "icarus"))
 
 

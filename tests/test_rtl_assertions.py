@@ -20,7 +20,7 @@ from tests.slow import slow
 from tests.verilated import program
 
 PARTS = ["hbm2_neupims", *map(slow, ("gddr6_aim", "hbm2_2400", "ddr5_4800", "lpddr5_6400"))]
-COMMANDS, SEED = 1500, 3
+COMMANDS, SEED = 1000, 3
 MOST_CLOCKS = 1 << 20
 TOP = """module sequencer (input wire clk, input wire rst, {ports});
 endmodule

@@ -128,7 +128,7 @@ def test_the_hosts_log_is_that_of_cocotb(monkeypatch, other):
 
 
 def test_a_host_that_sees_a_breach_of_the_handshakes_says_so():
-    scripts = list(draw_scripts(PART, FEW_BANKS, 20, 4, True))
+    scripts = list(draw_scripts(PART, (1, 1), 20, 4, True))
     block = SequencerAxi(scripts[0].case.table, axi.SHALLOW)
     block.registers = Restless(scripts[0].case.table, axi.SHALLOW)
     with pytest.raises(SimulationError, match=r"^axi: b withdrew or changed a response in CK \d+$"):

@@ -26,6 +26,7 @@ from pimloom.rtl.flow.scenes.values import (
 )
 from pimloom.rtl.flow.simulator.run import simulate
 from pimloom.rtl.verilog import to_verilog
+from tests.slow import slow
 
 HUGE = (2 - 2.0**-24) * 2.0**127  # rounds to infinity, all below does not
 WORDS = 64
@@ -243,7 +244,7 @@ def test_small_helpers():
     simulator.run()
 
 
-@pytest.mark.parametrize(("width", "clocks", "latency"), [(2, 2, 2), (8, 0, 0), (8, 1, 3), (8, 2, 6)])
+@pytest.mark.parametrize(("width", "clocks", "latency"), [(2, 2, 2), (4, 1, 2), (8, 0, 0), slow(8, 1, 3), (8, 2, 6)])
 def test_the_tree_is_pairwise_and_as_late_as_it_says(width, clocks, latency):
     tree, x = bf16.Tree(width, clocks), near_each_other(np.random.default_rng(2), 100, width)
     assert tree.latency == latency

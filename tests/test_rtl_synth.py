@@ -159,7 +159,7 @@ class Made(NamedTuple):
 
 
 FEW = {"Both": TINY["Both"]}
-ON_CELLS = {name: TINY[name] for name in ("Register", "Gates", "Mac", "Pairs")}
+ON_CELLS = {name: TINY[name] for name in ("Register", "Gates", "Mac", "Pairs", "Ram")}
 
 
 @pytest.fixture(scope="module")
@@ -222,13 +222,20 @@ def test_counts_that_a_hand_can_check(made: Made, on_cells: Cells) -> None:
 
 
 @needs_library
-def test_memories_stay_outside_and_roms_are_logic(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what does not fit has no clock rate."""
-    monkeypatch.setattr(counted, "ROOM", counted.ROOM | {"bram": 0})
+def test_memories_stay_outside_and_roms_are_logic(on_cells: Cells) -> None:
+    ram = on_cells.by_name["Ram"]
+    assert (ram["memory_bits"], ram["flip_flops"]) == (1024 * 16, 0)
+    assert 8 <= ram["cells"] < 100 and ram["path_ps"]
+
+
+@pytest.mark.slow
+@needs_library
+@pytest.mark.parametrize("room", [208, 0])
+def test_a_memory_is_a_block_of_the_fpga(monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+    monkeypatch.setattr(counted, "ROOM", counted.ROOM | {"bram": room})
     ram = run("Ram")["Ram"]
     assert (ram.memory_bits, ram.flip_flops, ram.bram) == (1024 * 16, 0, 1)
-    assert 8 <= ram.cells < 100 and ram.path_ps
-    assert ram.fmax_mhz is None
+    assert (ram.fmax_mhz is None) == (room == 0)
 
 
 @needs_library
@@ -257,11 +264,13 @@ def test_modules_that_are_instantiated_by_name_are_there() -> None:
 
 
 @needs_library
-@pytest.mark.parametrize("name", ["Alone", slow("Pairs")])
+@pytest.mark.parametrize(("name", "room"), [("Alone", 0), slow("Alone", 1), slow("Pairs", 1)])
 def test_by_module_each_is_done_once_times_its_instances(
-    monkeypatch: pytest.MonkeyPatch, fresh: Path, on_cells: Cells, name: str
+    monkeypatch: pytest.MonkeyPatch, fresh: Path, on_cells: Cells, name: str, room: int
 ) -> None:
+    """What does not fit has no clock rate; room: for the multiplier of a `Mac`."""
     mac, told = on_cells.by_name["Mac"], list[str]()
+    monkeypatch.setattr(counted, "ROOM", counted.ROOM | {"dsp": room})
     none = dict.fromkeys(("cells", "area_um2"), 0)
     own = on_cells.by_name["Gates"] if name == "Pairs" else none
     (pairs,) = synthesize({name: TINY[name]}, PART, "gddr6_pim_gpt", note=told.append, by_module=True)
@@ -269,7 +278,7 @@ def test_by_module_each_is_done_once_times_its_instances(
     assert (pairs.cells, pairs.flip_flops) == (2 * mac["cells"] + own["cells"], 64)
     assert pairs.area_um2 == 2 * mac["area_um2"] + own["area_um2"]
     assert pairs.path_ps == mac["path_ps"] and (pairs.dsp, pairs.ff) == (2, 64)
-    assert pairs.fmax_mhz and 50 < pairs.fmax_mhz < 1000
+    assert pairs.fmax_mhz is None if room == 0 else pairs.fmax_mhz and 50 < pairs.fmax_mhz < 1000
     assert len(told) == 2 and len(list((fresh / "synth").glob("piece-*"))) == 4  # of each tool: the pair, and the Mac
     assert synthesize({name: TINY[name]}, PART, "gddr6_pim_gpt", by_module=True) == [pairs]
     for kept in (fresh / "synth").glob(f"{name}-*"):
