@@ -1,6 +1,8 @@
 """AiM's DMA, controllers and rules against a machine that ticks, written from their words."""
 
+import itertools
 import json
+import tracemalloc
 from random import Random
 
 import numpy as np
@@ -12,6 +14,7 @@ from pimloom.arch.system import load_part
 from pimloom.cycle_sim.aim import simulate as aim
 from pimloom.cycle_sim.aim.kernels import state
 from pimloom.cycle_sim.aim.simulate import Found, Queues, simulate
+from pimloom.systems.memory.aim import trace_file
 from pimloom.systems.memory.aim.trace_file import Shape, parse_program
 from tests import naive_aim
 from tests.aim_programs import EVERY_INSTRUCTION, draw_program
@@ -135,6 +138,24 @@ def test_rows_that_open_and_close_for_ever_are_told() -> None:
     program = parse_program("R MEM 0 0 3\nAiM MAC_ABK 8 1 0\nAiM EOC", TWO._replace(channels=1))
     with pytest.raises(UserError, match="instruction 3: channel 0 stands still: a row is opened for one request"):
         simulate(part, 1, QUEUES, program.rows)
+
+
+@pytest.mark.parametrize("watch", [None, lambda log: None])
+def test_the_instruction_that_is_told_does_not_depend_on_channels_ahead(watch) -> None:
+    part = load_part("gddr6_aim_isr", {"timing.tRAS": "4 nCK"}).value
+    busy = "AiM MAC_ABK 1000000 1 0\n" * 3
+    program = parse_program(f"R MEM 0 0 3\nAiM MAC_ABK 8 2 0\n{busy}AiM EOC", TWO)
+    with pytest.raises(UserError, match="instruction 4: channel 0 stands still: a row is opened"):
+        simulate(part, 2, QUEUES, program.rows, watch)
+
+
+def test_lines_without_an_instruction_take_no_memory() -> None:
+    tracemalloc.start()
+    lines = itertools.chain((f"# clock {i} of the trace" for i in range(5000)), ["AiM EOC"])
+    assert trace_file._program("p", lines, SHAPE).rows.shape == (1, 5)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100_000
 
 
 def test_every_instruction_once() -> None:

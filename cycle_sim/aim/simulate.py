@@ -104,19 +104,20 @@ def _hand_over(w: k.Aim, log: np.ndarray, watch: Watch | None) -> None:
 
 
 def _complain(w: k.Aim, channels: np.ndarray) -> NoReturn:
+    place = f"instruction {w.host[k.DECODED] + 1}"
     if max(refreshes := w.channel[:, k.STARVED].tolist()) > k.MOST_STARVED:
         said = f"expected time to serve a request between refreshes of channel {channels[np.argmax(refreshes)]}"
-        raise UserError(f"instruction {w.host[k.AT] + 1}: {said}; {REFRESH_SOONER}")
+        raise UserError(f"{place}: {said}; {REFRESH_SOONER}")
     if max(commands := w.channel[:, k.VAIN].tolist()) > k.MOST_VAIN:
         raise UserError(
-            f"instruction {w.host[k.AT] + 1}: channel {channels[np.argmax(commands)]} stands still: a row is opened "
+            f"{place}: channel {channels[np.argmax(commands)]} stands still: a row is opened "
             "for one request and closed for another before the first can issue, over and over; put SYNC between "
             "instructions of AiM and reads and writes, or let tRAS be no shorter than tRCDRD and tRCDWR"
         )
     c = int(np.argmax(w.channel[:, k.BLOCKED]))
     since = int(w.host[k.DONE] - w.channel[c, k.BLOCKED])
     raise UserError(
-        f"instruction {w.host[k.AT] + 1}: channel {channels[c]} stands still from clock {since:,} on: a read or write "
+        f"{place}: channel {channels[c]} stands still from clock {since:,} on: a read or write "
         "waits for a row of its bank, and may not close the row of another that waits there; put SYNC between "
         "instructions of AiM and reads and writes"
     )

@@ -16,7 +16,6 @@ The rules, as the published simulator has them:
 * Answers leave a channel one a clock, in the order of their commands; that of SYNC and EOC once no write is under way.
 """
 
-
 from pimloom.arch.aim import MASK, NOTHING, OP, SYNC, TIMES
 from pimloom.cycle_sim.aim.kernels.channel import answer, append, handed_over, step, take
 from pimloom.cycle_sim.aim.kernels.state import (
@@ -24,6 +23,7 @@ from pimloom.cycle_sim.aim.kernels.state import (
     AT,
     BLOCKED,
     BLOCKS,
+    DECODED,
     DONE,
     ENTRIES,
     FILLED,
@@ -91,7 +91,7 @@ def _decode(w, program, now):
     """Hand the next instruction to its channels."""
     host, i = w.host, w.host[AT]
     op, n = program[i, OP], w.channel.shape[0]
-    host[NEXT] = now + 1
+    host[NEXT], host[DECODED] = now + 1, i
     if op == NOTHING:
         host[AT] += 1
         return

@@ -24,7 +24,9 @@ Q_OP, Q_BANK, Q_ROW, Q_AT, Q_TIMES, N_REQUEST = range(6)
     FIRST, BLOCKED, DUE, STARVED, VAIN, TAKEN, GONE, FREE, N_CHANNEL,
 ) = range(22)  # fmt: skip
 # the host
-NEXT, AT, WAITS, UNANSWERED, ANSWERED, DONE, DRAIN, DRAINED, ENTRIES, LOGGED, REFI, FILLED, N_HOST = range(13)
+(
+    NEXT, AT, DECODED, WAITS, UNANSWERED, ANSWERED, DONE, DRAIN, DRAINED, ENTRIES, LOGGED, REFI, FILLED, N_HOST,
+) = range(14)  # fmt: skip
 CLOCK, LOG_CHANNEL, LOG_OP, LOG_BANK, LOG_ROW, N_LOG = range(6)
 FINISHED, LOG_FULL, STUCK = range(3)
 MOST_STARVED = 1 << 10  # refreshes of a channel between which no request was served, though some wait
@@ -42,7 +44,8 @@ class Aim(NamedTuple):
     queue[c, q], size[c, q]: requests, Q_TIMES equal ones in one; those of AiM are a ring that begins at FIRST.
     gone[c, i]: clocks in which the last requests of AiM left the queue, a ring of one more than it holds, by number.
     open_row[c, b]: -1 if closed. counts[c, op]: commands.
-    host: channels to which the DMA has yet to hand requests (WAITS), clock of the last that it handed over (FILLED).
+    host: the instruction that is next (AT: it may be so early, where channels are ahead) and the last that was decoded,
+    channels to which the DMA has yet to hand requests (WAITS), clock of the last that it handed over (FILLED).
     """
 
     device: Device

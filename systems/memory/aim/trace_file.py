@@ -195,11 +195,13 @@ def _program(name: str, lines: Iterator[str], shape: Shape) -> Program:
         place = known.get(line)
         if place is None:
             try:
-                place = known[line] = reader.read(line)
+                place = reader.read(line)
             except UserError as error:
                 raise UserError(f"{name}:{number}: {error}") from None
-        if place >= 0:
-            said.append(place)
+            if place < 0:
+                continue  # comments differ: to know them would take memory for nothing
+            known[line] = place
+        said.append(place)
     if not said:
         raise UserError(f"{name}: the program is empty, expected lines such as AiM MAC_ABK 64 0xffffffff 0")
     places = np.array(said, np.int64)
