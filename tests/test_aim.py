@@ -140,6 +140,14 @@ def test_rows_that_open_and_close_for_ever_are_told() -> None:
         simulate(part, 1, QUEUES, program.rows)
 
 
+def test_rows_that_open_and_close_until_a_refresh_come_to_an_end() -> None:
+    timing = {"timing.tRAS": "4 nCK", "timing.tREFI": "4000000 nCK"}
+    program = parse_program("R MEM 0 0 3\nAiM MAC_ABK 8 1 0\nAiM EOC", TWO._replace(channels=1))
+    found = simulate(load_part("gddr6_aim_isr", timing).value, 1, QUEUES._replace(refresh=True), program.rows)
+    assert 4_000_000 < found.cycles < 4_000_500
+    assert {name: found.counts[0][name] for name in ("RD", "MAC16", "REFab")} == {"RD": 1, "MAC16": 8, "REFab": 1}
+
+
 @pytest.mark.parametrize("watch", [None, lambda log: None])
 def test_the_instruction_that_is_told_does_not_depend_on_channels_ahead(watch) -> None:
     part = load_part("gddr6_aim_isr", {"timing.tRAS": "4 nCK"}).value

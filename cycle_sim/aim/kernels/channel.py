@@ -328,7 +328,7 @@ def _issue(w, c, q, i, now, log):
         ch[REGISTERS] = w.ops[wanted, MODE]
         op = np.int64(TMOD)
     _send(w, c, op, bank, row, now, log)
-    ch[VAIN] += 1
+    ch[VAIN] += ch[DUE] == FAR  # a refresh would let those that are active go on
     if op in (ACT, PRE, ACT16, PREAB, WRA16):
         _move_rows(w, c, op, bank, row, now)
     if op == wanted:

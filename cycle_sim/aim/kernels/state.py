@@ -30,7 +30,7 @@ Q_OP, Q_BANK, Q_ROW, Q_AT, Q_TIMES, N_REQUEST = range(6)
 CLOCK, LOG_CHANNEL, LOG_OP, LOG_BANK, LOG_ROW, N_LOG = range(6)
 FINISHED, LOG_FULL, STUCK = range(3)
 MOST_STARVED = 1 << 10  # refreshes of a channel between which no request was served, though some wait
-MOST_VAIN = 1 << 16  # commands of a channel for requests, none of which was served
+MOST_VAIN = 1 << 16  # commands of a channel for requests, none of which was served, where no refresh comes
 
 
 class Aim(NamedTuple):
