@@ -3,7 +3,7 @@
 import os
 import signal
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its threads spin as they start, 0.08 s of CPU; matrices are small here
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # threads spin as they start; matrices are small here
 
 
 def main() -> None:
