@@ -53,12 +53,19 @@ def _tiny(dtype: np.dtype[Any]) -> Any:
 @_quiet
 def settle(value: ArrayLike, dtype: DTypeLike = np.float32) -> Array:
     """Round exact values of any shape once to `dtype`: subnormals to signed zero, any NaN to the one NaN."""
-    value, dtype = np.asarray(value), np.dtype(dtype)
-    rounded: Array = value.astype(dtype)
-    small, nan = np.abs(value) < _tiny(dtype), np.isnan(rounded)
-    if small.any():  # most arrays hold none, or no NaN
-        rounded = np.where(small, np.copysign(np.zeros((), dtype), rounded), rounded)
-    return np.where(nan, np.full((), np.nan, dtype), rounded) if nan.any() else rounded
+    return _settle(np.asarray(value), np.dtype(dtype))
+
+
+def _settle(value: Array, dtype: np.dtype[Any]) -> Array:
+    rounded: Array = np.array(value, dtype)
+    large = np.abs(value) >= _tiny(dtype)
+    if large.all():  # neither small nor NaN
+        return rounded
+    rounded *= large  # 0 keeps the sign, and NaN is none of the large
+    nan = np.isnan(rounded)
+    if nan.any():
+        rounded[nan] = np.nan
+    return rounded
 
 
 def to_bf16(x: ArrayLike) -> Array:
@@ -86,20 +93,20 @@ def _enter(x: ArrayLike, dtype: DTypeLike = np.float32) -> Array:
 @_quiet
 def add(a: Array, b: ArrayLike) -> Array:
     """a + b of settled arrays, rounded once; broadcasts."""
-    return settle(a + np.asarray(b, a.dtype), a.dtype)
+    return _settle(a + np.asarray(b, a.dtype), a.dtype)
 
 
 @_quiet
 def mul(a: Array, b: ArrayLike) -> Array:
     """a * b of settled arrays, rounded once; broadcasts."""
     # Through float64, where the product of two float32 is exact: rule 2 looks at it before rounding.
-    return settle(np.multiply(a, np.asarray(b, a.dtype), dtype=np.float64), a.dtype)
+    return _settle(np.multiply(a, np.asarray(b, a.dtype), dtype=np.float64), a.dtype)
 
 
 @_quiet
 def scale(x: Array, k: Array) -> Array:
     """x * 2**k: the integer k (same shape) added to the exponent; overflow and flush as in `mul`."""
-    return settle(np.ldexp(x.astype(np.float64), k), x.dtype)
+    return _settle(np.ldexp(x.astype(np.float64), k), x.dtype)
 
 
 # Sums.

@@ -1,5 +1,6 @@
 """Where PIM-GPT puts a decoder: layouts of each layer's matrices, keys and values, and whether they fit."""
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -222,7 +223,8 @@ def plan(spec: LlmSpec, geo: Geometry, tokens: int, lm_head: bool = False) -> Pl
 def _what_fits(plan: Plan) -> str:
     """What to say of a plan that is too large: what fits, and the fewest channels that would do, if any number does."""
     geo, counts = plan.geo, range(plan.geo.channels, MOST_CHANNELS + 1)
-    enough = next((n for n in counts if plan.in_channels(n) <= geo.rows), 0)
+    at = bisect_left(counts, True, key=lambda n: plan.in_channels(n) <= geo.rows)  # no more rows with more channels
+    enough = counts[at] if at < len(counts) else 0
     for_all = f"; for {plan.tokens:,} --set dram.channels={enough}" if enough else ""
     if most := max_tokens(plan.spec, geo, plan.lm_head):
         return f"at most {most:,} tokens fit{for_all}"

@@ -36,8 +36,9 @@ class Memory:
     def store(self, layout: Packed | RowAligned, matrix: Array) -> None:
         """Put matrix[n_in, n_out] where the mapper says."""
         outputs: Any = np.arange(layout.n_out)
-        for i in range(layout.n_in):
-            self.cells[layout.place(i, outputs)] = matrix[i]
+        for first in range(0, layout.n_in, self.geo.lane):  # the lanes of a column access
+            some, at = matrix[first : first + self.geo.lane], layout.place(first, outputs)
+            self.cells[*at[:-1], : len(some)] = some.T
 
     def multiply(self, stream: Array, vectors: Iterable[Array]) -> Array:
         """Run a product's stream; float32 sums of all results, bfloat16[results, channel * bank].
