@@ -117,7 +117,10 @@ def requests(placement: str, heads: int, context: int, width: int, size: int) ->
         chunks(last["scores"], last["scores moved"], [])
         trace.extend(last["softmax"] + last["probabilities"] + barrier)
         chunks(last["context"], last["context moved"], [])
-    return [[(kind, *place(a)) for kind, c, a in trace if c == channel] for channel in range(16)]
+    found: list[list[tuple[str, int, int]]] = [[] for _ in range(16)]
+    for kind, channel, address in trace:
+        found[channel].append((kind, *place(address)))
+    return found
 
 
 # The controller
@@ -169,6 +172,7 @@ class Controller:
         self.due = t["REFI"] if refresh else None
         self.to_refresh: list[int] = []
         self.log: list[tuple[int, str, int, int]] = []
+        self.known: dict[tuple[str, int], int] = {}  # when a command may issue, until another one does
 
     def run(self, limit: int = 200_000) -> int:
         end = 0
@@ -233,10 +237,14 @@ class Controller:
         return f"MAC{self.kind}" if self.rows[bank] == row else PREVIOUS[self.kind]
 
     def ready(self, command: str, bank: int) -> bool:
-        return all(self.now - at >= self.wait(a, b, command, bank) for (a, b), at in self.last.items())
+        if (command, bank) not in self.known:
+            waits = (at + self.wait(a, b, command, bank) for (a, b), at in self.last.items())
+            self.known[command, bank] = max(waits, default=0)
+        return self.now >= self.known[command, bank]
 
     def issue(self, command: str, bank: int, row: int) -> None:
         self.last[command, bank] = self.now
+        self.known.clear()
         self.log.append((self.now, command, bank, row))
         if command == "ACTAB":
             self.rows = dict.fromkeys(range(64), row)

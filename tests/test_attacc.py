@@ -252,11 +252,11 @@ def test_every_rule_that_the_controller_can_feel_bites() -> None:
     table = compile_table(part_of(t))
 
     def clocks(bent):
-        return [simulate(bent, where, rows, issue=issue, logged=True).log.tolist() for where, rows, issue in cases]
+        return (simulate(bent, where, rows, issue=issue, logged=True).log for where, rows, issue in cases)
 
-    right, places = clocks(table), [i for i, rule in enumerate(RULES) if rule in attacc.RULES]
+    right, places = list(clocks(table)), [i for i, rule in enumerate(RULES) if rule in attacc.RULES]
     felt = [i for i in places if {*kernels.COMMANDS} & {*RULES[i].after} and {*kernels.COMMANDS} & {*RULES[i].before}]
-    assert {str(RULES[i]) for i in felt if clocks(bend(table, i, 1)) == right} == SLEEPING
+    assert {str(RULES[i]) for i in felt if all(map(np.array_equal, clocks(bend(table, i, 1)), right))} == SLEEPING
 
 
 RULES = given(standard_of(PART), PART.timing.keys())[1]

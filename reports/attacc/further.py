@@ -1,5 +1,6 @@
 """What else the authors' simulator has: constants, distances of commands, ratios, runs beside those of steps.csv."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 
 import numpy as np
@@ -68,11 +69,12 @@ def distances() -> list[Check]:
 def _distance(table: Table, first: str, then: str) -> int:
     trace = np.zeros(2, TRACE)
     trace["cmd"] = table.cmd(first), table.cmd(then)
-    for apart in range(1, FARTHEST):
+
+    def is_legal(apart: int) -> bool:
         trace["clock"] = 0, apart
-        if not any(found.kind in ("rule", "bus") for found in check_trace(table, trace)):
-            return apart
-    return FARTHEST
+        return not any(found.kind in ("rule", "bus") for found in check_trace(table, trace))
+
+    return 1 + bisect_left(range(1, FARTHEST), True, key=is_legal)
 
 
 def three_heads() -> list[Check]:

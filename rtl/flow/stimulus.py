@@ -131,6 +131,8 @@ class Writer:
         rules = table.rules
         self.rng, self.table, self.rules, self.columns = rng, table, rules, geometry.columns
         self.places, self.owned, self.all = owned or all_, set(owned), all_
+        self.nodes: dict[tuple[int, ...], list[Place]] = {}  # banks of each, and what may issue where: asked again and again
+        self.allowed: dict[tuple[int, Place], bool] = {}
         self.row: dict[tuple[int, Place], int | None] = {(b, p): None for b in set(rules.buffer.tolist()) for p in all_}
         opcodes = [c for c in range(len(table.names)) if any(self.may(c, place) for place in self.places)]
         self.openers = [c for c in opcodes if rules.leaves[c] == Row.OPEN]
@@ -147,10 +149,10 @@ class Writer:
 
     def may(self, opcode: int, place: Place) -> bool:
         """Whether the stream owns all banks whose rows the command needs or moves."""
-        rules = self.rules
-        if rules.needs[opcode] == Row.ANY and rules.leaves[opcode] == Row.ANY:
-            return True
-        return self.owned.issuperset(self.scope(opcode, place))
+        if (opcode, place) not in self.allowed:
+            rowless = self.rules.needs[opcode] == self.rules.leaves[opcode] == Row.ANY
+            self.allowed[opcode, place] = rowless or self.owned.issuperset(self.scope(opcode, place))
+        return self.allowed[opcode, place]
 
     def scope(self, opcode: int, place: Place) -> list[Place]:
         """The banks a command acts on."""
@@ -158,8 +160,10 @@ class Writer:
 
     def same(self, level: int, place: Place) -> list[Place]:
         """The banks of the place's node of a level."""
-        depth = level - Level.CHANNEL
-        return [bank for bank in self.all if bank[:depth] == place[:depth]]
+        node = place[: level - Level.CHANNEL]
+        if node not in self.nodes:
+            self.nodes[node] = [bank for bank in self.all if bank[: len(node)] == node]
+        return self.nodes[node]
 
     def beside(self, level: int, place: Place) -> set[Place]:
         """The banks of the other nodes under the same parent."""
