@@ -7,6 +7,7 @@ import pytest
 from tests.naive_neupims import Channel, Request
 from tests.neupims_engine import COMMAND, FIXES, Run
 from tests.neupims_stimuli import pim_tile, power_of_two, run
+from tests.slow import slow
 
 pytestmark = pytest.mark.usefixtures("each_program_runs")
 
@@ -42,13 +43,12 @@ def draw(seed: int):
     return mode, fixes, precharge, pim, data
 
 
-@pytest.mark.parametrize("cases", [FEW, pytest.param(CASES, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize(("part", "cases"), [(0, FEW), *(slow(part, CASES) for part in range(4))])
 def test_commands_and_clocks(part, cases):
     assert_equal(range(part * cases, (part + 1) * cases), 4)
 
 
-@pytest.mark.parametrize("cases", [FEW, pytest.param(CASES, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cases", [12, slow(CASES)])
 @pytest.mark.parametrize("per_group", [1, 2, 8])
 def test_groups_of_any_number_of_banks(per_group, cases):
     """Of several groups in a rank: with one alone the table keeps the waits between two."""

@@ -3,9 +3,12 @@ programs and with any fault repaired."""
 
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from threading import Event, active_count
+from typing import Any
 
 import pytest
 
@@ -16,6 +19,7 @@ from pimloom.cycle_sim.npu_pim.machine import PimError
 from pimloom.cycle_sim.npu_pim.operators import gemm
 from pimloom.cycle_sim.npu_pim.program import Builder
 from tests.draw_npu import Draw, outcome
+from tests.slow import slow
 
 pytestmark = pytest.mark.usefixtures("each_program_runs")
 
@@ -124,56 +128,61 @@ def test_case(case):
     assert outcome(made.compiled) == outcome(made.naive)
 
 
-@pytest.mark.parametrize(
-    ("part", "cases"), [(0, FEW), *(pytest.param(part, CASES, marks=pytest.mark.slow) for part in range(4))]
-)
-def test_random_programs(part, cases):
-    for seed in range(part * cases, (part + 1) * cases):
-        drawn = Draw(seed)
-        assert outcome(drawn.compiled) == outcome(drawn.naive), seed
+def many(*few: int) -> Any:
+    """These seeds in the quick suite, and all of them in four parts."""
+    parts = (range(part * CASES, (part + 1) * CASES) for part in range(4))
+    return pytest.mark.parametrize("seeds", [few, *map(slow, parts)])
 
 
-@pytest.mark.parametrize(
-    ("part", "cases"), [(0, 2), *(pytest.param(part, CASES, marks=pytest.mark.slow) for part in range(4))]
-)
-def test_requests_that_do_not_wait_for_one_another(part, cases):
-    for seed in range(part * cases, (part + 1) * cases):
-        drawn = Draw(seed, chained=True)
-        assert outcome(drawn.compiled) == outcome(drawn.naive), seed
+@cache
+def expected(seed: int, kind: str) -> Any:
+    """What the naive machine says, which takes longer than all else."""
+    return outcome(drawn(seed, kind).naive)
 
 
-@pytest.mark.parametrize(
-    ("part", "cases"), [(0, 1), *(pytest.param(part, CASES, marks=pytest.mark.slow) for part in range(4))]
-)
-def test_plain_programs_before_the_first_refresh(part, cases):
+def drawn(seed: int, kind: str) -> Draw:
+    return Draw(seed, **({} if kind == "physical" else {kind: True}))
+
+
+def assert_equal(seeds: Iterable[int], kind: str) -> None:
+    for seed in seeds:
+        assert outcome(drawn(seed, kind).compiled) == expected(seed, kind), seed
+
+
+@many(*range(FEW))
+def test_random_programs(seeds):
+    assert_equal(seeds, "physical")
+
+
+@many(*range(FEW))
+def test_requests_that_do_not_wait_for_one_another(seeds):
+    assert_equal(seeds, "chained")
+
+
+@many(1, 6, 7)
+def test_plain_programs_before_the_first_refresh(seeds):
     """Where none of the known differences acts, times of operators agree."""
-    for seed in range(part * cases, (part + 1) * cases):
-        drawn = Draw(seed, plain=True)
-        expected = outcome(drawn.naive)
-        if expected != "closed" and expected[-1] < 1950:
-            assert outcome(drawn.compiled)[0] == expected[0], seed
+    found = {seed: expected(seed, "plain") for seed in seeds}
+    early = [seed for seed, said in found.items() if said != "closed" and said[-1] < 1950]
+    assert early
+    for seed in early:
+        assert outcome(drawn(seed, "plain").compiled)[0] == found[seed][0], seed
 
 
-@pytest.mark.parametrize(
-    ("part", "cases"), [(0, FEW), *(pytest.param(part, CASES, marks=pytest.mark.slow) for part in range(4))]
-)
-def test_rules_of_the_released_simulator(part, cases):
+@many(*range(FEW))
+def test_rules_of_the_released_simulator(seeds):
     """All of them together, or each with an even chance."""
-    for seed in range(part * cases, (part + 1) * cases):
-        drawn = Draw(seed, released=True)
-        assert outcome(drawn.compiled) == outcome(drawn.naive), seed
+    assert_equal(seeds, "released")
 
 
-@pytest.mark.parametrize("cases", [FEW, pytest.param(CASES, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cases", [FEW, slow(CASES)])
 @pytest.mark.parametrize("kind", ["physical", "chained", "released"])
 def test_channels_in_threads(kind, cases, monkeypatch):
     """A thread for each channel, called for every window."""
     monkeypatch.setattr(crew, "LONG_CK", 1)
     before = CORES.set(3)
     try:
-        for seed in range(cases):
-            drawn = Draw(seed, chained=kind == "chained", released=kind == "released")
-            assert outcome(drawn.compiled) == outcome(drawn.naive), seed
+        assert_equal(range(cases), kind)
     finally:
         CORES.reset(before)
 
