@@ -9,6 +9,7 @@ import csv
 import json
 import os
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -33,10 +34,14 @@ OWN = {  # name -> the case of the reference data with the configuration, idle c
 }
 
 
-def long(case: Path) -> bool:
-    """Whether an oracle takes a second or more for it."""
-    run = case / "run.json"
-    return run.is_file() and json.loads(run.read_text())["cycles_simulated"] > 12_000
+def longer_than(clocks: int) -> Callable[[Path], bool]:
+    """Whether a case is; an oracle then takes more than half a second or so for it."""
+
+    def long(case: Path) -> bool:
+        run = case / "run.json"
+        return run.is_file() and json.loads(run.read_text())["cycles_simulated"] > clocks
+
+    return long
 
 
 def run_dramsim3(config: dict, requests: list, extra: int = 0) -> SimpleNamespace:
@@ -58,7 +63,7 @@ def first_in_first_out(requests: list[tuple[int, bool, int]], done: list[int]) -
     return [next(in_turn[address, write]) for address, write, _ in requests]
 
 
-@pytest.mark.parametrize("case", reference_cases("dramsim3", slow=long))
+@pytest.mark.parametrize("case", reference_cases("dramsim3", slow=longer_than(10_500)))
 def test_dramsim3_oracle_repeats_the_tool(case):
     config, run = (json.loads((case / file).read_text()) for file in ("config_resolved.json", "run.json"))
     rows = [line.split() for line in lines(case / "input.trc")]
@@ -89,7 +94,7 @@ def repeats_dramsim3(channel: Any, said: dict[str, Any]) -> None:
         assert {str(cycles): count for cycles, count in getattr(channel, key).items()} == (said[key] or {})
 
 
-@pytest.mark.parametrize("case", reference_cases("ramulator2", slow=long))
+@pytest.mark.parametrize("case", reference_cases("ramulator2", slow=longer_than(6_000)))
 def test_ramulator_oracle_repeats_the_tool(case):
     config, said = (yaml.safe_load((case / file).read_text()) for file in ("config.yaml", "stats.yaml"))
     run = json.loads((case / "run.json").read_text())

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -22,9 +23,12 @@ from pimloom.systems.devices.npu_pim.serve import PORTS, serve
 from tests.command import call
 
 PARTS = list_names("parts")
-LLM, TOKENS = load_llm("gpt3-small"), np.array([300, 40])
-# gpt3-small: a layer of 12 x 768 x 768 weights and 9 x 768 biases, K and V of 2 x 768 for each token, two bytes each
-LEAST_BYTES = 2 * ((12 * 768 + 9) * 768 + 2 * 768 * 340)
+TOKENS, WIDTH = np.array([300, 40]), 384
+LLM = msgspec.structs.replace(
+    load_llm("gpt3-small"), hidden_size=WIDTH, intermediate_size=4 * WIDTH, num_attention_heads=6, num_key_value_heads=6
+)
+# a layer of 12 x 384 x 384 weights and 9 x 384 biases, K and V of 2 x 384 for each token, two bytes each
+LEAST_BYTES = 2 * ((12 * WIDTH + 9) * WIDTH + 2 * WIDTH * 340)
 
 
 def part_of(name) -> Part:
@@ -200,9 +204,9 @@ def test_groups_of_other_than_four_banks_run(system):
         per_group: pimloom.run(
             system,
             model="gpt2",
-            prompt=64,
+            prompt=16,
             generate=2,
-            batch=4,
+            batch=2,
             layers=1,
             set={"dram.organization.banks_per_group": per_group, "dram.organization.bank_groups": 16 // per_group},
         )

@@ -179,11 +179,12 @@ def explained_us(name: str, m: ref.Memory = ref.PIM, refresh: float = 1.0) -> fl
     + [(name, AIM, AIM_ROW) for name in ("gpt2", "gpt2-xl")]
     + [(name, ref.Memory(n), {"dram.channels": str(n)}) for name in ("gpt2", "gpt2-xl") for n in (16, 32)],
 )
-def test_the_machine_is_the_closed_form_exactly(name, m, overrides):
-    """At every t, without refresh; neither PIM nor ASIC time is rounded."""
+@pytest.mark.parametrize("every", [5, slow(1)])
+def test_the_machine_is_the_closed_form_exactly(name, m, overrides, every):
+    """At every t, or at every fifth, without refresh; neither PIM nor ASIC time is rounded."""
     b, (_, d, h) = bench(name, **overrides), ref.MODELS[name]
     machine, before_pim, before_asic = b.machine(refresh=False), 0, 0
-    for t in range(1, TOKENS + 1):
+    for t in range(1, TOKENS + 1, every):
         machine.run(b.decoder.layer_steps(t))
         out, cost = machine.outcome, ref.layer(d, h, t, m)
         asic = asic_ps(out)
@@ -290,15 +291,16 @@ def test_published_shape_of_the_models():
     assert (round(channels * unit.mac_power_mw, 1), round(b.pim.npu.power_mw, 1)) == (1194.3, 304.6)
 
 
-def test_published_results():
-    """Rows 3 to 7."""
-    here = {name: whole_run(name, refresh=False) for name in DISTINCT}
+@pytest.mark.parametrize("names", [("gpt2", "gpt3-xl"), slow(DISTINCT)])
+def test_published_results(names):
+    """Rows 3 to 7; the smallest and the largest model have the extremes."""
+    here = {name: whole_run(name, refresh=False) for name in names}
     assert all(0.975 < row_hit(name, out) < 0.986 for name, out in here.items())
     assert [REDUCTION["gpt2"], REDUCTION["gpt3-xl"]] == pytest.approx([110, 259], rel=0.03)
     assert 0.009 < asic_ps(here["gpt3-xl"]) / here["gpt3-xl"].end_ps < 0.015
-    slow = {n: whole_run(n, False, **{"npu.clock_mhz": "100"}).end_ps / here[n].end_ps for n in DISTINCT}
-    assert slow == pytest.approx({name: CLOSED_FORM[name][3] for name in DISTINCT}, abs=0.01)
+    slow = {n: whole_run(n, False, **{"npu.clock_mhz": "100"}).end_ps / here[n].end_ps for n in names}
+    assert slow == pytest.approx({name: CLOSED_FORM[name][3] for name in names}, abs=0.01)
     assert max(slow.values()) <= 1.22
-    wide = {n: here[n].end_ps / whole_run(n, False, **{"dram.channels": "16"}).end_ps for n in DISTINCT}
-    assert wide == pytest.approx({n: CLOSED_FORM[n][4] for n in DISTINCT}, abs=0.01)
+    wide = {n: here[n].end_ps / whole_run(n, False, **{"dram.channels": "16"}).end_ps for n in names}
+    assert wide == pytest.approx({n: CLOSED_FORM[n][4] for n in names}, abs=0.01)
     assert min(wide.values()) >= 1.75 and wide["gpt3-xl"] >= 1.9
