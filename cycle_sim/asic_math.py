@@ -38,7 +38,6 @@ from pimloom.arch.asic import (
 )
 
 Array: TypeAlias = NDArray[Any]
-
 _quiet = np.errstate(all="ignore")  # infinities and NaN are values here, not accidents
 
 
@@ -58,13 +57,9 @@ def settle(value: ArrayLike, dtype: DTypeLike = np.float32) -> Array:
 
 def _settle(value: Array, dtype: np.dtype[Any]) -> Array:
     rounded: Array = np.array(value, dtype)
-    large = np.abs(value) >= _tiny(dtype)
-    if large.all():  # neither small nor NaN
-        return rounded
-    rounded *= large  # 0 keeps the sign, and NaN is none of the large
-    nan = np.isnan(rounded)
-    if nan.any():
-        rounded[nan] = np.nan
+    if not (large := np.abs(value) >= _tiny(dtype)).all():  # something is small, or NaN
+        rounded *= large  # 0 keeps the sign, and NaN is not large
+        rounded[np.isnan(rounded)] = np.nan
     return rounded
 
 

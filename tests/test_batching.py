@@ -169,7 +169,7 @@ REQUESTS = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 30), st.integer
 MACHINES = (st.integers(1, 6), st.integers(1, 3), st.integers(12, 22), st.integers(24, 90))
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(REQUESTS, *MACHINES, st.sampled_from(POLICIES))
 def test_batching_is_that_of_the_naive_simulation(drawn, slots, channels, most, room, policy):
     requests = [(at / 1000, prompt, output) for at, prompt, output in sorted(drawn)]
@@ -330,7 +330,7 @@ def test_error_of_a_batch_that_often_changes():
 def test_error_is_that_of_chance(every, most):
     """Times that vary by chance around a line in the total of tokens."""
     rng, off = np.random.default_rng(5), []
-    for _ in range(100):
+    for _ in range(40):
         totals = (rng.integers(900, 1100, 400) * 2).tolist()
         told, true = paced((1000 + 0.1 * np.array(totals) + rng.normal(0, 20, 400)).tolist(), totals, every)
         off.append(true / told)

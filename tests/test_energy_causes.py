@@ -225,7 +225,7 @@ def test_an_npu_with_pim_refuses_currents_that_leave_nothing_for_an_act(
     tmp_path: Path, settings: str, said: str
 ) -> None:
     (tmp_path / "r.csv").write_text("seq_len\n100\n200\n")
-    workload = ("--model", "gpt3-7b", "--tp", "4", "--requests", str(tmp_path / "r.csv"), "--layers", "1")
+    workload = ("--model", "gpt3-small", "--tp", "4", "--requests", str(tmp_path / "r.csv"), "--layers", "1")
     done = call("run", "neupims", *workload, "--set", settings)
     assert (done.code, done.out, done.err) == (2, "", f"pimloom: {said}\n")
 
@@ -241,7 +241,7 @@ def test_an_npu_with_pim_refuses_currents_that_leave_nothing_for_an_act(
 )
 def test_an_energy_that_no_number_holds_is_refused(tmp_path: Path, system: str, setting: str, cause: str) -> None:
     (tmp_path / "r.csv").write_text("seq_len\n100\n200\n")
-    batch = ("--model", "gpt3-7b", "--tp", "4", "--requests", str(tmp_path / "r.csv"), "--layers", "1")
+    batch = ("--model", "gpt3-small", "--tp", "4", "--requests", str(tmp_path / "r.csv"), "--layers", "1")
     workload = ("--model", "gpt2", "--generate", "1") if system == "pim_gpt" else batch
     said = f"pimloom: {system}: energy of {cause} is inf pJ; a value of the system is out of range\n"
     assert call("run", system, *workload, "--set", setting) == (2, "", said)

@@ -50,8 +50,15 @@ COMMANDS = [
 ]
 
 
+@pytest.fixture(scope="module")
+def faults(tmp_path_factory):
+    file = tmp_path_factory.mktemp("faults") / "faults.json"
+    assert call("fabric", "faults", "--synthesise", file).code == 0
+    return file
+
+
 @pytest.fixture
-def there(tmp_path, monkeypatch):
+def there(tmp_path, monkeypatch, faults):
     monkeypatch.chdir(tmp_path)
     Path("m.json").write_text(json.dumps(CONFIG))
     Path("r.csv").write_text("seq_len\n100\n")
@@ -65,7 +72,7 @@ def there(tmp_path, monkeypatch):
     shutil.copy(HERE / "parts/ddr4_3200.yaml", "ddr4.yaml")
     shutil.copy(HERE / "controllers/default.yaml", "policy.yaml")
     shutil.copy(HERE.parent / "examples/ocs_events.yaml", "events.yaml")
-    assert call("fabric", "faults", "--synthesise", "faults.json").code == 0
+    shutil.copy(faults, "faults.json")
     return tmp_path
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import pimloom
 from pimloom.arch.error import UserError
@@ -20,9 +21,9 @@ from tests.test_composed_arrays import BESIDE
 
 FIVE = ["pim_gpt", "npu_only", "neupims", "gpu_a100", "examples/systems/phone.yaml"]
 TABLES = {"embed_tokens", "embed_positions", "embed_positions.sum", "norm", "lm_head", "sampling"}
-GPT2 = load_llm("gpt2")
 VOCAB = 8192  # of a sixth of GPT-2's words, whose head takes longer than its layers
-CONFIG = {"model_type": "gpt2", "n_layer": 12, "n_embd": 768, "n_head": 12, "n_positions": 1024, "vocab_size": VOCAB}
+GPT2 = replace(load_llm("gpt2"), vocab_size=VOCAB)
+CONFIG = {"model_type": "gpt2", "n_layer": 3, "n_embd": 768, "n_head": 12, "n_positions": 1024, "vocab_size": VOCAB}
 
 
 @pytest.fixture(scope="module")

@@ -119,7 +119,8 @@ def test_energy_of_a_gpu_is_its_power_in_all_its_iterations(tp: int, trace: Path
 
 
 def test_what_has_no_energy_says_why(trace: Path) -> None:
-    work = ("--model", "gpt2", "--requests", trace, "--layers", "2", "--batch", "3", "--iterations", "2")
+    model = trace.parent / "config.json"
+    work = ("--model", model, "--requests", trace, "--layers", "2", "--batch", "3", "--iterations", "2")
     for given, said in (
         (("npu_only",), "J of all devices in these iterations, without the idle time between arrivals; "),
         (("npu_only", "--set", "dram.part=hbm3_6400"), "no energy: dram.part hbm3_6400 gives no dram.current"),
@@ -133,7 +134,7 @@ def test_what_has_no_energy_says_why(trace: Path) -> None:
         assert "without embedding and LM head, 2 of 12 layers" in " ".join(out.split())
     kept = call("run", "gpu_a100", "--model", "gpt2", "--requests", "alpaca", "--batch", "2", "--iterations", "2")
     assert "idle time" not in kept.out and "J of all devices in these iterations; " in " ".join(kept.out.split())
-    assert pimloom.run("npu_only", model="gpt2", requests=trace, batch=3, iterations=2, pp=2).energy_j is None
+    assert pimloom.run("npu_only", model=model, requests=trace, batch=3, iterations=2, pp=2).energy_j is None
 
 
 def test_where_only_layers_are_simulated_it_is_refused_by_its_name(trace: Path, tmp_path: Path) -> None:

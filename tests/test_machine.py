@@ -192,7 +192,7 @@ def check_random_program(rng):
     return True
 
 
-@settings(max_examples=120)
+@settings(max_examples=50)
 @given(st.integers(0, 2**64 - 1))  # a seed: hypothesis draws so many numbers ten times slower
 def test_random_programs_of_random_parts_in_one_go(seed):
     assume(check_random_program(Random(seed)))
@@ -263,7 +263,7 @@ def test_a_refresh_costs_its_own_time_less_what_the_asic_hides():
     part = load_part("gddr6_pim_gpt").value
     table, spec = compile_table(part), load_llm("gpt2")
     decoder = Decoder(plan(spec, geometry(part, 8), 1024), table)
-    steps = [s for t in range(500, 530) for s in decoder.layer_steps(t) * 12]
+    steps = [s for t in range(500, 512) for s in decoder.layer_steps(t) * 12]
     machine, events = run(steps, table=table, latency=lambda step: -(-step.elements // 128))
     refreshed = [ck * 500 for ck in in_one_go(events, table, 500)]
     asic = [e for e in events if e.issued is None]
@@ -271,4 +271,4 @@ def test_a_refresh_costs_its_own_time_less_what_the_asic_hides():
     hidden = sum(overlap for overlap in beside if overlap > 0)
     out = machine.outcome
     assert out.end_ps == sum(out.quiet_ps.values()) + 455_000 * len(refreshed) - hidden
-    assert len(refreshed) > 300 and hidden > 0
+    assert len(refreshed) > 120 and hidden > 0

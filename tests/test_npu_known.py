@@ -36,17 +36,26 @@ def two_tasks(cycles):
     return Draw.of(b)
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_the_second_time_is_the_first(seed, tmp_path, crews):
-    drawn = Draw(seed, released=seed % 2 == 0, chained=seed == 1)
+KINDS = ({}, {"chained": True}, {"released": True})
+
+
+@pytest.mark.parametrize(("kind", "seed"), [(KINDS[seed % 3], seed) for seed in (6, 7, 8, 9, 13, 23)])
+def test_the_second_time_is_the_first(kind, seed, tmp_path, crews):
+    drawn = Draw(seed, **kind)
     with kept_in(tmp_path):
         first = outcome(drawn.compiled)
         assert len(crews) == 1
         assert outcome(drawn.compiled) == first == outcome(drawn.naive)
-    stopped = isinstance(first, str)
-    assert len(crews) == (2 if stopped else 1)  # errors are not kept
+    assert len(crews) == 1
     assert outcome(drawn.compiled) == first
-    assert len(crews) == (3 if stopped else 2)  # outside, everything runs
+    assert len(crews) == 2  # outside, everything runs
+
+
+def test_an_error_is_not_kept(tmp_path, crews):
+    drawn = Draw(2443, released=True)
+    with kept_in(tmp_path):
+        assert [outcome(drawn.compiled) for _ in range(2)] == ["for ever"] * 2
+    assert len(crews) == 2
 
 
 def test_another_number_is_another_program(tmp_path, crews):

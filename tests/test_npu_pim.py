@@ -40,7 +40,8 @@ def test_signs_of_the_ablation(batch, interleaving_pays):
 
 def test_a_barrier_ends_each_stage(tmp_path):
     (tmp_path / "two.csv").write_text("seq_len,ch_idx\n40,0\n33,0\n")
-    found = layer("neupims", tmp_path / "two.csv", 2)
+    two = ("--set", "interleave.sub_batches=2")
+    found = released_layer("neupims", "gpt3-small", tmp_path / "two.csv", *two)
     assert sum(found["stages_cyc"].values()) == found["total_cyc"] + len("ABCDEF") + 1
     steps = found["stages_cyc"]
     assert found["iteration_cyc"] == steps["A"] + steps["B"] + steps["E"] + steps["F"]

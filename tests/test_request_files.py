@@ -4,7 +4,7 @@ one line, exit code 2."""
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pimloom.arch.error import UserError
@@ -83,6 +83,7 @@ def test_numbers_as_people_write_them(tmp_path):
     assert tokens.tolist() == [7, 8] and channel is not None and channel.tolist() == [0, 3]
 
 
+@settings(max_examples=50)
 @given(st.text(max_size=40) | st.sampled_from(["1e5", "1_0", "-1", "2024-01-01", '"', ",", "\x00", "9" * 4301]))
 def test_no_text_is_more_than_a_user_error(tmp_path_factory, text):
     folder = tmp_path_factory.getbasetemp()

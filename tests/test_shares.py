@@ -91,7 +91,7 @@ def naive(requests: list[LiveRequest], x: int, y: int, room: int, most: int) -> 
     seed=st.integers(0, 2**32), x=st.integers(10, 100), y=st.integers(10, 100), room=st.integers(15, 60),
     most=st.sampled_from([2, 100]),
 )  # fmt: skip
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_two_processes_are_those_of_a_naive_clock(seed, x, y, room, most):
     requests = drawn(seed)
     decodes = SharedDecodes(Blocks(room, 4), most)

@@ -15,6 +15,7 @@ from pimloom.systems.serving.workload import Workload
 from pimloom.workload.batch import Batch
 
 LONGEST = 30
+NARROW = Path(__file__).parent / "narrow_gpt2.json"
 
 
 def workload(requests: list[tuple[float, int, int]], timed: bool = True) -> Workload:
@@ -87,7 +88,7 @@ def naive(
 REQUESTS = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 40), st.integers(1, 12)), min_size=1, max_size=9)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(REQUESTS, st.integers(1, 5), st.integers(30, 100), st.integers(0, 50))
 def test_iterations_are_those_of_the_naive_simulation(
     drawn: list[tuple[int, int, int]], slots: int, room: int, more: int
@@ -173,9 +174,9 @@ def trace(folder: Path, *requests: tuple[float, int, int]) -> Path:
 
 @pytest.mark.parametrize("system", ["pim_gpt", "npu_only", "neupims", "gpu_a100", "examples/systems/phone.yaml"])
 def test_one_request_is_a_run_from_its_prompt_on(system: str, tmp_path: Path) -> None:
-    served = pimloom.run(system, model="gpt2", requests=trace(tmp_path, (0, 20, 4)), batch=1, chunk=8)
+    served = pimloom.run(system, model=NARROW, requests=trace(tmp_path, (0, 20, 4)), batch=1, chunk=8)
     chunk: Any = {} if system == "pim_gpt" else {"chunk": 8}
-    alone = pimloom.run(system, model="gpt2", prompt=20, generate=4, **chunk)
+    alone = pimloom.run(system, model=NARROW, prompt=20, generate=4, **chunk)
     assert served.time_s == pytest.approx(alone.latency_s, rel=1e-9)
     assert served.time_to_first_token_s.mean == pytest.approx(alone.time_to_first_token_s, rel=1e-9)
     assert served.requests_finished == 1 and served.chunk == 8
@@ -183,8 +184,8 @@ def test_one_request_is_a_run_from_its_prompt_on(system: str, tmp_path: Path) ->
 
 def test_prompts_beside_decode_take_their_time(tmp_path: Path) -> None:
     many = trace(tmp_path, (0, 300, 6), (0, 200, 9), (0, 5, 3))
-    with_prompts = pimloom.run("npu_only", model="gpt2", layers=2, requests=many, batch=2, chunk=128)
-    without = pimloom.run("npu_only", model="gpt2", layers=2, requests=many, batch=2, iterations=1000)
+    with_prompts = pimloom.run("npu_only", model=NARROW, layers=2, requests=many, batch=2, chunk=128)
+    without = pimloom.run("npu_only", model=NARROW, layers=2, requests=many, batch=2, iterations=1000)
     assert with_prompts.requests_finished == without.requests_finished == 3
     assert with_prompts.time_s > without.time_s and with_prompts.spec_digest != without.spec_digest
 
