@@ -89,11 +89,12 @@ def test_requests_are_as_many_as_the_closed_form_says(chunk: int) -> None:
 # Requests
 
 
+@pytest.mark.parametrize("works", [5, slow(30)])
 @pytest.mark.parametrize("placement", PLACEMENTS)
-def test_requests_are_those_of_the_released_generator(placement: Placement) -> None:
+def test_requests_are_those_of_the_released_generator(placement: Placement, works: int) -> None:
     """Of every channel, in order, with bank and row; but for what a channel without work is told to wait for."""
     rng = Random(f"attacc requests {placement}")
-    for _ in range(12):
+    for _ in range(works):
         work = draw_work(rng)
         expected = Counter(map(tuple, naive_attacc.requests(placement, *work)))
         found = Counter[tuple]()

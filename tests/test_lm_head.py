@@ -21,9 +21,12 @@ from tests.test_composed_arrays import BESIDE
 
 FIVE = ["pim_gpt", "npu_only", "neupims", "gpu_a100", "examples/systems/phone.yaml"]
 TABLES = {"embed_tokens", "embed_positions", "embed_positions.sum", "norm", "lm_head", "sampling"}
-VOCAB = 8192  # of a sixth of GPT-2's words, whose head takes longer than its layers
-GPT2 = replace(load_llm("gpt2"), vocab_size=VOCAB)
-CONFIG = {"model_type": "gpt2", "n_layer": 3, "n_embd": 768, "n_head": 12, "n_positions": 1024, "vocab_size": VOCAB}
+VOCAB, WIDTH = 8192, 256  # narrow, and the head takes longer than all layers
+CONFIG = {"model_type": "gpt2", "n_layer": 3, "n_embd": WIDTH, "n_head": 4, "n_positions": 1024, "vocab_size": VOCAB}
+GPT2 = replace(
+    load_llm("gpt2"), vocab_size=VOCAB, hidden_size=WIDTH, num_attention_heads=4, num_key_value_heads=4,
+    intermediate_size=4 * WIDTH,
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -51,11 +54,11 @@ def test_a_comparison_is_with_it_on_every_system_or_on_none(both: list[Any]) -> 
             if getattr(without, name) is not None:
                 assert getattr(without, name) < getattr(whole, name), (whole.system, name)
         added = whole.memory_needed_bytes - without.memory_needed_bytes
-        table, positions = VOCAB * 768 * 2, 1024 * 768 * 2
+        table, positions = VOCAB * WIDTH * 2, 1024 * WIDTH * 2
         if whole.system == "pim_gpt":  # rows of its banks for the head; no table lies there
             assert table <= added < 1.1 * table
         else:
-            assert added == table + positions + 2 * 768 * 2  # tied: one table; positions, and the last norm
+            assert added == table + positions + 2 * WIDTH * 2  # tied: one table; positions, and the last norm
 
 
 @pytest.mark.parametrize("name", FIVE)
@@ -89,7 +92,7 @@ def test_what_a_roofline_adds(work: dict[str, Any]) -> None:
     ends = whole[whole["operator"].isin(TABLES)]
     assert len(whole) == len(plain) + 2 * 2 * 6
     head = ends[ends["operator"] == "lm_head"]
-    took = (VOCAB * 768 + 768 + VOCAB) * 2 / 1555e9
+    took = (VOCAB * WIDTH + WIDTH + VOCAB) * 2 / 1555e9
     assert ((head["end_ps"] - head["start_ps"]) * 1e-12).tolist() == pytest.approx([took] * 2, abs=1e-9)
 
 
