@@ -10,7 +10,7 @@ ASKED: dict[str, Any] = {
     "model": "gpt2",
     "layers": 2,
     "lengths": "sharegpt",
-    "requests": 40,
+    "requests": 20,
     "link": "40Gb/s",
     "seed": 4,
 }

@@ -59,7 +59,7 @@ def test_a_phase_is_what_the_engine_issues(changed, most, monkeypatch):
     for step in Decoder(plan(TINY, geometry(part, 2), 64), table).layer_steps(40):
         if not isinstance(step, PimStep):
             continue
-        for due in range(-20, 400, 7):
+        for due in range(-20, 400, 13):
             for running in (NOT_RUNNING, -1, -17):
                 found = engine.issue([step.stream], due_ck=due, refreshed_ck=running)
                 assert ours.run(step.stream, due, running) == phase_of(found, running)
