@@ -9,7 +9,7 @@ import pytest
 from pimloom.arch.error import GateError, UserError
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
-from pimloom.reports.attacc import study
+from pimloom.reports.attacc import further, measured, study
 from pimloom.reports.attacc.measured import rows_of
 from pimloom.systems.asked import Asked
 from pimloom.systems.devices.attacc.asked import attacc_work
@@ -156,22 +156,22 @@ def test_what_is_refused(options: str, said: str) -> None:
 
 
 def test_the_study_holds_and_says_if_it_does_not(tmp_path, monkeypatch) -> None:
-    steps, checked = dict[str, Any](), list[Any]()  # of the first study, as the second one sees them, too
+    steps, checked = dict[str, Any](), list[Any]()  # of the first study, for the second one, too
 
-    study_step, study_checks = study.step_of, study.further.checks
+    study_checks = further.checks
 
     def step_of(row, fidelity):
         asked = json.dumps([row, fidelity])
         if asked not in steps:
-            steps[asked] = study_step(row, fidelity)
+            steps[asked] = measured.step_of(row, fidelity)
         return steps[asked]
 
-    def checks(*of):
+    def further_checks(*of):
         checked.extend([] if checked else study_checks(*of))
         return checked
 
     monkeypatch.setattr(study, "step_of", step_of)
-    monkeypatch.setattr(study.further, "checks", checks)
+    monkeypatch.setattr(further, "checks", further_checks)
     page = study.run_study(tmp_path / "a", lambda done, total: None)
     checks = json.loads((page.parent / "results.json").read_text())["checks"]
     assert len(checks) == 25 + 12 + 17 + 32 + 3 + 6 and {check["verdict"] for check in checks[:-9]} == {"pass"}

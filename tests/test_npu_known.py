@@ -36,7 +36,7 @@ def two_tasks(cycles):
     return Draw.of(b)
 
 
-KINDS = ({}, {"chained": True}, {"released": True})
+KINDS: tuple[dict[str, bool], ...] = ({}, {"chained": True}, {"released": True})
 
 
 @pytest.mark.parametrize(("kind", "seed"), [(KINDS[seed % 3], seed) for seed in (6, 7, 8, 9, 13, 23)])

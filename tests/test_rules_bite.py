@@ -1,7 +1,8 @@
 """Every rule bites: with its wait changed by one clock, the engine no longer agrees with the oracle.
 
 First whole rules, then each pair of an earlier and a later command that a rule holds apart. The streams are random
-but the same every time; pairs that need odd timings or rare neighbours have a stream of their own in `DIRECTED`, and so has the window of ACTs.
+but the same every time; pairs that need odd timings or rare neighbours have a stream of their own in `DIRECTED`, and
+the window of ACTs has one.
 """
 
 from collections.abc import Callable, Iterator
