@@ -225,7 +225,7 @@ def trace_of(table, log: list[tuple[int, str, int, int]]) -> np.ndarray:
     return found
 
 
-@pytest.mark.parametrize("chunk", [*range(4), *map(slow, range(4, 40))])
+@pytest.mark.parametrize("chunk", [*range(2), *map(slow, range(2, 40))])
 def test_random_requests(chunk: int) -> None:
     """Every command at its clock, and none against a rule."""
     for seed in range(25 * chunk, 25 * chunk + 25):

@@ -104,13 +104,13 @@ def memories(draw):
 requests_and_pieces = (st.integers(0, 1 << 32), st.sampled_from([2, 15, 40]), st.integers(2, 60))
 
 
-@settings(max_examples=50)
+@settings(max_examples=40)
 @given(memories(), *requests_and_pieces)
 def test_the_engine_is_the_oracle(memory, seed, n, parts):
     compare(memory, stream(memory, Random(seed), n), min(parts, n))
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(memories(), st.integers(0, 1 << 32), st.sampled_from([2, 15, 30]), st.integers(2, 30))
 def test_the_engine_is_the_oracle_on_few_requests(memory, seed, n, parts):
     compare(memory, stream(memory, Random(seed), n), min(parts, n))

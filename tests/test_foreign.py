@@ -20,6 +20,7 @@ from pimloom.arch.standard import clocks
 from pimloom.arch.table import rule_rows
 from tests.foreign import INI, YAML, changed, ini, ramulator
 from tests.reference_data import reference_cases
+from tests.slow import slow
 
 OURS = {  # DRAMsim3's commands
     **{"READ": "RD", "WRITE": "WR", "READ_PRECHARGE": "RDA", "WRITE_PRECHARGE": "WRA", "ACTIVATE": "ACT"},
@@ -293,12 +294,14 @@ def test_ramulator_channel_bits_stand_above_the_interleaved_ones():
 HOSTILE = ("", "-1", "0", "3", "9" * 30, "1e308", "nan", "[", "{}", "[1]", "null", "&a x", "x: y", "'\x00'")
 
 
+@pytest.mark.parametrize("share", [3, slow(1)])
 @pytest.mark.parametrize("text", HOSTILE)
-def test_no_value_is_a_traceback(text):
+def test_no_value_is_a_traceback(text, share):
+    """On every third line, whose turn goes round with the values, or on each."""
     for whole, load, sign in ((INI, ini, "="), (YAML, ramulator, ":")):
         lines = whole.splitlines()
         for i, line in enumerate(lines):
-            if sign in line:
+            if sign in line and (i + HOSTILE.index(text)) % share == 0:
                 hostile = [*lines[:i], f"{line.split(sign)[0]}{sign} {text}", *lines[i + 1 :]]
                 with suppress(UserError):
                     load("\n".join(hostile))
