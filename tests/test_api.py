@@ -21,6 +21,8 @@ from pimloom.systems.serving.decoding import Decoded
 from pimloom.systems.serving.generation import Generated
 from tests.command import call
 
+NARROW = Path(__file__).parent / "narrow_gpt2.json"
+
 
 def test_a_frame_has_a_row_for_each_result_and_units_in_its_columns():
     results = [pimloom.run(system, model="gpt2", generate=2) for system in ("pim_gpt", "t4")]
@@ -98,7 +100,7 @@ def test_iterations_of_a_data_set_and_one_of_them():
 
 def test_one_request_runs_wherever_it_comes_from(tmp_path):
     """In a list, kept alive, and as a point of a sweep: undivided, as there are fewer requests than sub-batches."""
-    model = str(Path(__file__).parent / "narrow_gpt2.json")
+    model = str(NARROW)
     listed = pimloom.run("neupims", model=model, requests=some_list(tmp_path, 31))
     assert list(listed.stages_cyc) == ["A", "B", "E"]
     alive = pimloom.run("neupims", model=model, requests="alpaca", batch=1)

@@ -4,6 +4,7 @@ composes, and nowhere in particular where nothing works in a channel."""
 import json
 from collections import Counter
 from random import Random
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -101,7 +102,8 @@ def test_requests_of_pools_lie_in_a_channel_of_each(name, seed, policy, rooms):
         assert tuple(pool.left) == pool.each and pool.free == pool.total and not pool.holders
 
 
-SMALL: dict[str, Any] = {"model": "gpt2", "layers": 1, "lm_head": False, "exact": True, "arrivals": "burst"}
+NARROW = Path(__file__).parent / "narrow_gpt2.json"
+SMALL: dict[str, Any] = {"model": NARROW, "layers": 1, "lm_head": False, "exact": True, "arrivals": "burst"}
 
 
 @pytest.mark.parametrize("scheduler", ["vllm-v1", "distserve", "splitwise"])

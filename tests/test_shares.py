@@ -3,6 +3,7 @@ arrays."""
 
 from fractions import Fraction
 from math import fsum
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -20,6 +21,7 @@ from pimloom.systems.serving.sharing.semi_pd import SharedDecodes, SharedPrompts
 from tests.command import call
 
 BUDGET = 40
+NARROW = Path(__file__).parent / "narrow_gpt2.json"
 
 
 def drawn(seed: int) -> list[LiveRequest]:
@@ -208,7 +210,7 @@ POWER = [*(("gpu_a100", n) for n in (1, 12.5, 50, 100)), ("npu_only", 50), ("neu
 def test_no_machine_takes_less_than_at_rest(name, share):
     """Whatever its shares are; and all sums are those of the ledger."""
     found = pimloom.serve(
-        name, model="gpt2", scheduler="semi-pd", shares=f"prefill={share:g},decode={share:g}", arrivals="poisson:999/s",
+        name, model=NARROW, scheduler="semi-pd", shares=f"prefill={share:g},decode={share:g}", arrivals="poisson:999/s",
         lengths="64:4", requests=4, layers=1, lm_head=False, batch_tokens=64,
     )  # fmt: skip
     assert found.rest_w and found.energy_j / found.time_s > found.rest_w
@@ -227,7 +229,7 @@ def test_the_controller_moves_shares_to_what_fails():
 def test_shares_of_an_npu_are_arrays():
     """Half of the arrays: prompts take longer, decode is simulated with them, too, and all energy is told once."""
     asked: dict[str, Any] = {
-        "model": "gpt2",
+        "model": NARROW,
         "lengths": "64:4",
         "requests": 3,
         "layers": 1,

@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from tests.command import ENVIRONMENT, PIMLOOM
+from tests.slow import slow
 
 CLOSED = "pimloom: cannot write the output: stdout is closed\n"
 FULL = "pimloom: cannot write the output: No space left on device\n"
@@ -20,6 +21,7 @@ STREAMS = {  # shell redirection -> exit code and stderr of a command that works
     "<&-": (0, ""),
     "<&- >&- 2>&-": (2, ""),
 }
+FEW = (">&-", "2>/dev/full", ">&- 2>&-", "<&-")  # in the quick suite, of a command that prints nothing on stdout
 QUICK = ("list",)
 WORKING = ("--help", "list --json -", "explain", "run --help", "--version", "rtl list", "fabric cost --arch all")
 FAILING = ("nonsense", "list --nonsense", "explain nonsense", "sweep status /nowhere", "run t4 --model nonsense")
@@ -55,7 +57,7 @@ def test_a_command_that_works(command, redirection):
     assert bool(found[1]) == (code == 0 and redirection != "| true")
 
 
-@pytest.mark.parametrize("redirection", STREAMS)
+@pytest.mark.parametrize("redirection", [each if each in FEW else slow(each) for each in STREAMS])
 @pytest.mark.parametrize("command", ["nonsense", *(pytest.param(c, marks=pytest.mark.slow) for c in FAILING)])
 def test_a_command_that_fails(command, redirection):
     code, out, err = shell(command, redirection)

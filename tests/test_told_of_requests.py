@@ -45,16 +45,16 @@ def test_fewer_layers_are_told_of_and_all_are_not(trace: Path, tmp_path: Path) -
 @pytest.mark.parametrize("system", ["npu_only", "gpu_a100", "examples/systems/phone.yaml"])
 def test_one_iteration_of_a_trace_is_no_trace(system: str, trace: Path) -> None:
     given = ("run", system, "--requests", trace, "--batch", "2", "--layers", "1")
-    out, err = said(*given)
+    out, err = said(*given, model=NARROW)
     assert "prompts: not computed: their keys and values are taken as there" in out
     part = "in which 0 of 3 requests end" if "phone" in system else "with 1 of 3 requests in it"
     assert f"simulated: 1 iteration, {part}; what comes after is not simulated" in out
     assert "pimloom: note: of t.csv one iteration is simulated, and no prompt is computed; --iterations N" in err
-    out, err = said(*given, "--iterations", "2")
+    out, err = said(*given, "--iterations", "2", model=NARROW)
     assert "simulated: 2 iterations, in which 0 of 3 requests end" in out and "one iteration" not in err
-    out, err = said(*given, "--chunk", "64")
+    out, err = said(*given, "--chunk", "64", model=NARROW)
     assert "what comes after" not in out and "one iteration" not in err
-    assert said(*given, "--quiet")[1] == ""
+    assert said(*given, "--quiet", model=NARROW)[1] == ""
 
 
 def test_a_batch_that_is_kept_alive_has_no_rest() -> None:
