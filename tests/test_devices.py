@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 import pimloom
 from pimloom.arch.error import UserError
@@ -21,6 +22,7 @@ from pimloom.workload.shard import Shard
 
 GPT2 = load_llm("gpt2")
 NARROW = load_llm(Path(__file__).parent / "narrow_gpt2.json")
+THREE = replace(NARROW, num_hidden_layers=3)
 NAMES = ("pim_gpt", "neupims", "npu_pim", "npu_only", "gpu_a100", "t4")
 
 
@@ -83,13 +85,13 @@ def test_a_prompt_of_pim_gpt_is_its_tokens():
 def test_a_step_of_an_npu_is_its_iteration(name, n, tp):
     contexts = [20, 300, 64, 7, 90, 12]
     system = load_system(name, {"interleave.sub_batches": str(n)})
-    told = serve(system, NARROW, np.array(contexts), None, tp=tp, layers=2, fidelity="physical")
-    run = checked(device(name, NARROW, tp=tp, layers=2, interleave__sub_batches=n).step(Batch.decode(contexts)))
+    told = serve(system, THREE, np.array(contexts), None, tp=tp, layers=3, fidelity="physical")
+    run = checked(device(name, THREE, tp=tp, layers=3, interleave__sub_batches=n).step(Batch.decode(contexts)))
     assert run.end_ps == told.iteration_cyc * told.clock_ps and run.link_bytes == told.link_bytes
     assert run.device_j == told.iteration_energy_by_cause_j and run.devices == tp
     assert ("link" in run.resources) == (tp > 1) and ("PIM" in run.resources) == (name != "npu_only")
     running = [(s.start_ps, s.end_ps) for s in run.spans if s.operator in ("qkv", "projection", "ffn1", "ffn2")]
-    assert len(running) >= 4 * 2
+    assert len(running) >= 4 * 3
     if n == 1:  # each layer once: as many of all commands as three layers have
         assert run.commands == {command: 3 * times for command, times in told.commands.items()}
         ffn = [s for s in run.spans if s.operator == "ffn1"]
