@@ -3,8 +3,8 @@ composes, and nowhere in particular where nothing works in a channel."""
 
 import json
 from collections import Counter
-from random import Random
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
