@@ -131,7 +131,8 @@ class Writer:
         rules = table.rules
         self.rng, self.table, self.rules, self.columns = rng, table, rules, geometry.columns
         self.places, self.owned, self.all = owned or all_, set(owned), all_
-        self.nodes: dict[tuple[int, ...], list[Place]] = {}  # banks of each that was asked for; below, what may issue
+        # asked for again and again: the banks of a node, and whether a command may issue at a place
+        self.nodes: dict[tuple[int, ...], list[Place]] = {}
         self.allowed: dict[tuple[int, Place], bool] = {}
         self.row: dict[tuple[int, Place], int | None] = {(b, p): None for b in set(rules.buffer.tolist()) for p in all_}
         opcodes = [c for c in range(len(table.names)) if any(self.may(c, place) for place in self.places)]
