@@ -21,7 +21,7 @@ from tests.sleeping_rules import SLEEPING
 from tests.slow import slow
 from tests.streams import STANDARDS, Case, draw_case, table_of
 
-CASES, FEW = 800, 160  # FEW: in the quick suite, where all of them would be looked at
+CASES, FEW = 800, 100  # FEW: in the quick suite, where all of them would be looked at
 machines = pytest.mark.parametrize("machine", STANDARDS)
 changes = pytest.mark.parametrize("by", [1, -1])
 LONG = 40
