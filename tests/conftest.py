@@ -37,6 +37,8 @@ if "PIMLOOM_CACHE" not in os.environ:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Compile what a change to the kernels has made necessary; then none that is not listed."""
+    if os.environ.get("PIMLOOM_KERNELS") == "python":
+        return
     if not hasattr(config, "workerinput"):
         compile_sources()
         subprocess.run([sys.executable, "-m", "pimloom.cycle_sim.compiled"], check=True)
