@@ -1,8 +1,10 @@
 """Sweeps for tests of faults: real processes, but points that cost nothing, or misbehave as a file says.
 
-`odd.json` in the folder of a test gives `seconds`, how long a point takes, and for a clock in MHz what becomes of the
+`odd.json` in the folder of a test gives `seconds`, how long a point takes, `pace_s`, the time of a chunk and between
+writes of rows, and for a clock in MHz what becomes of the
 point with that clock and 4 channels: `hang` in compiled code, `spin` in Python, `deaf` to signals as far as a process
-can be, `exit`, `segv`, or `kill`, that only once.
+can be, `exit`, `segv`, or `kill`, that only once. `rows.json` has the rows that come out, made beforehand, so that a
+simulator, of which a test of faults needs many, starts without all that makes them.
 
 Commands, schedulers and workers start as forks of one process that has everything imported, so they start at once.
 """
@@ -16,10 +18,11 @@ import sys
 import time
 import types
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-ODD = "odd.json"
+ODD, ROWS = "odd.json", "rows.json"
 
 
 def command(folder: Path) -> tuple[str, ...]:
@@ -45,9 +48,17 @@ def _child(what: str, folder: str, arguments: Sequence[str], err: str) -> None:
     _redirect(Path(err), 2)
     if "real" not in Path(folder).name:
         simulator.COMMAND = command(Path(folder))  # type: ignore[assignment]
+        _set_pace(json.loads((Path(folder) / ODD).read_text()).get("pace_s"))
     os.chdir(folder)
     kinds: dict[str, Callable[..., None]] = {"cli": _cli, "scheduler": _scheduler, "worker": _worker}
     kinds[what](*arguments)
+
+
+def _set_pace(pace_s: float | None) -> None:
+    from pimloom.sweeping import filling
+
+    if pace_s is not None:
+        filling.CHUNK_S = filling.FLUSH_S = pace_s
 
 
 def _redirect(path: Path, number: int) -> None:
@@ -110,18 +121,20 @@ def simulators(folder: Path) -> list[int]:
     return found
 
 
-def evaluate(base: Any, point: Mapping[str, Any], known: Any = None) -> Any:
+def evaluate(base: object, point: Mapping[str, Any], known: object = None) -> Any:
     """A row without a simulation."""
-    from pimloom.sweeping.point.row import Outcome, row_of
-
-    began, odd = time.perf_counter(), json.loads((Path(sys.argv[1]) / ODD).read_text())
-    clock = point["npu.clock_mhz"]
-    if point["dram.channels"] == 4:
+    odd = json.loads((Path(sys.argv[1]) / ODD).read_text())
+    clock, channels = point["npu.clock_mhz"], point["dram.channels"]
+    if channels == 4:
         _misbehave(odd.get(str(clock), ""), Path(sys.argv[1]) / f"killed.{clock}")
     time.sleep(odd.get("seconds", 0.0))
-    values = {"latency_s": 1 / clock, "tokens_per_s": 2.0 * clock, "cycles": point["dram.channels"]}
-    row = row_of(base, point, Outcome(values, "odd"), None, time.perf_counter() - began)
-    return types.SimpleNamespace(row=row, steps=[])
+    return types.SimpleNamespace(row=_made()["rows"][f"{channels} {clock}"], steps=[])
+
+
+@cache
+def _made() -> dict[str, Any]:
+    made: dict[str, Any] = json.loads((Path(sys.argv[1]) / ROWS).read_text())
+    return made
 
 
 def _misbehave(how: str, once: Path) -> None:
@@ -146,15 +159,19 @@ def _misbehave(how: str, once: Path) -> None:
 
 def _without_engine() -> None:
     """Let a simulator start without all that simulates."""
-    fake = types.ModuleType("pimloom.sweeping.point.evaluate")
-    fake.__dict__.update(evaluate=evaluate)
-    sys.modules[fake.__name__] = fake
-    runs = types.ModuleType("pimloom.cycle_sim.runs")
-    runs.__dict__.update(Known=types.SimpleNamespace, pack=lambda solved: b"", unpack=lambda packed: [])
-    sys.modules[runs.__name__] = runs
+    _stand_in("pimloom.sweeping.point.evaluate", evaluate=evaluate)
+    _stand_in("pimloom.sweeping.point.shared", Base=dict)
+    _stand_in("pimloom.sweeping.point.code", code_digest=lambda: _made()["code"])
+    _stand_in("pimloom.cycle_sim.runs", Known=types.SimpleNamespace, pack=lambda solved: b"", unpack=lambda packed: [])
+    _stand_in("pimloom.cycle_sim.compiled.library", watch=lambda stop, go_on: None)
     from pimloom.sweeping.crew import alarm
 
     alarm.FIRST_S = 0.2
+
+
+def _stand_in(module: str, **names: object) -> None:
+    sys.modules[module] = types.ModuleType(module)
+    sys.modules[module].__dict__.update(names)
 
 
 if __name__ == "__main__":

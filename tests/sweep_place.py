@@ -4,15 +4,20 @@ import json
 import socket
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from pimloom.sweeping.definition.load_sweep import read_sweep
+from pimloom.sweeping.definition.numbered import Grid
+from pimloom.sweeping.point.row import Outcome, row_of
+from pimloom.sweeping.point.shared import base_of
 from pimloom.sweeping.store.all_rows import open_store
 from pimloom.sweeping.table import open_table
 from tests import sweep_odd
-from tests.sweep_odd import ODD
+from tests.sweep_odd import ODD, ROWS
 
 POINTS = 60
 LONG_S = 60.0
@@ -37,6 +42,7 @@ class Place:
 
     def sweep(self, points: int) -> None:
         (self.folder / "s.yaml").write_text(SWEEP % (100 * points // 2))
+        (self.folder / ROWS).write_text(made(points))
 
     def misbehave(self, **how: object) -> None:
         (self.folder / ODD).write_text(json.dumps(how))
@@ -45,7 +51,9 @@ class Place:
         return self._start("cli", "sweep", "s.yaml", "--out", out or self.out, *options, err=err)
 
     def scheduler(self, port: int) -> Any:
-        return self._start("scheduler", port)
+        started = self._start("scheduler", port)
+        wait(lambda: _listens(port), "the scheduler listens")  # a command begins nothing where none does
+        return started
 
     def worker(self, port: int, path: str = "") -> Any:
         return self._start("worker", f"tcp://127.0.0.1:{port}", path)
@@ -85,12 +93,29 @@ class Place:
         return open_table(self.out).table.frame.drop(columns=VOLATILE)
 
 
+@cache
+def made(points: int) -> str:
+    """The rows of a sweep, for its simulators."""
+    sweep = read_sweep(SWEEP % (100 * points // 2), "s.yaml")
+    base, grid, rows = base_of(sweep), Grid(sweep), dict[str, Any]()
+    for point in map(grid.point, range(grid.size)):
+        clock, channels = point["npu.clock_mhz"], point["dram.channels"]
+        values = {"latency_s": 1 / float(clock), "tokens_per_s": 2.0 * float(clock), "cycles": int(channels)}
+        rows[f"{channels} {clock}"] = row_of(base, point, Outcome(values, "odd"), None, 0.0)
+    return json.dumps({"code": base.code, "rows": rows})
+
+
 def wait(until: Callable[[], object], what: str = "") -> None:
     """Wait for something that must happen."""
     end = time.monotonic() + LONG_S
     while not until():
         assert time.monotonic() < end, f"did not happen: {what or until}"
         time.sleep(0.01)
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as found:
+        return found.connect_ex(("127.0.0.1", port)) == 0
 
 
 def same(one: pd.DataFrame, other: pd.DataFrame) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from tests.slow import slow
 from tests.sweep_odd import simulators
 from tests.sweep_place import LONG_S, POINTS, Place, port, same, wait
 
@@ -60,16 +61,17 @@ def test_points_that_misbehave_are_rows_with_one_line(place: Place, whole: pd.Da
     same(place.table, whole)
 
 
-def test_killed_at_ten_random_moments(place: Place, whole: pd.DataFrame) -> None:
-    place.misbehave(seconds=0.04)
-    moment, finished, progressed = random.Random(7), set[str](), 0
-    for number in range(10):
+@pytest.mark.parametrize("seed", [7, *map(slow, (8, 9))])
+def test_killed_at_six_random_moments(place: Place, whole: pd.DataFrame, seed: int) -> None:
+    place.misbehave(seconds=0.03, pace_s=0.2)
+    moment, finished, progressed = random.Random(seed), set[str](), 0
+    for number in range(6):
         process = place.start("--workers", 1)
         if number % 2:  # once it has begun to keep rows
             place.moved(process, len(finished))
-            time.sleep(moment.uniform(0, 0.3))
+            time.sleep(moment.uniform(0, 0.2))
         else:
-            time.sleep(moment.uniform(0, 0.8))
+            time.sleep(moment.uniform(0, 0.6))
         os.kill(process.pid, signal.SIGKILL)
         process.join()
         progressed += len(place.keys) > len(finished)
@@ -77,12 +79,13 @@ def test_killed_at_ten_random_moments(place: Place, whole: pd.DataFrame) -> None
         finished = place.keys
         wait(lambda: not simulators(place.folder), "simulators end with the sweep")
     assert progressed >= 2
+    place.misbehave()
     assert place.run("--workers", 1) == ""
     same(place.table, whole)
 
 
 def test_damaged_newest_rows_are_simulated_again(place: Place, whole: pd.DataFrame) -> None:
-    place.misbehave(seconds=0.02)
+    place.misbehave(seconds=0.01, pace_s=0.1)
     place.run("--workers", 1)
     newest = max((place.out / "rows").iterdir(), key=lambda path: path.stat().st_mtime_ns)
     newest.write_bytes(newest.read_bytes()[:-5])
@@ -95,15 +98,15 @@ def test_damaged_newest_rows_are_simulated_again(place: Place, whole: pd.DataFra
 
 
 def test_two_commands_fill_one_sweep(place: Place) -> None:
-    points = 1200
+    points = 400
     place.sweep(points)
-    place.misbehave(seconds=0.008)
+    place.misbehave(seconds=0.008, pace_s=0.1)
     both = [place.start("--workers", 1, err=place.folder / f"{i}.err") for i in range(2)]
     for process in both:
         place.ended(process, 0)
     assert len(place.table) == points and place.table["error"].isna().all()
     twice = sum(len(pd.read_parquet(path)) for path in (place.out / "rows").iterdir()) - points
-    assert twice < 0.75 * points  # each alone would do all; what both have in hand at once is some seconds of work
+    assert twice < 0.75 * points  # each alone would do all; what both have in hand at once is a second of work
     assert len(list((place.out / "runs").iterdir())) == 2
 
 
@@ -163,6 +166,7 @@ def test_disk_full(tmp_path: Path, whole: pd.DataFrame) -> None:
         said = place.run("--workers", 1, code=2)  # it cannot begin, either
         assert "no space left on device" in said and said.count("\n") == 1
         (room / "filler").unlink()
+        place.misbehave()
         assert place.run("--workers", 1) == ""
         same(place.table, whole)
     finally:

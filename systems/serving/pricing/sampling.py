@@ -6,7 +6,6 @@ from math import log, log1p, sqrt
 from random import Random
 
 import msgspec
-from scipy.special import stdtrit
 
 from pimloom.arch.error import UserError
 from pimloom.systems.serving.pricing.costs import Costs, Exact, Piece
@@ -100,6 +99,8 @@ def t95(freedom: int) -> float:
     >>> [round(t95(n), 2) for n in (1, 2, 7, 1000)]
     [12.71, 4.3, 2.36, 1.96]
     """
+    from scipy.special import stdtrit  # scipy is slow to import
+
     return float(stdtrit(freedom, 0.975))
 
 
