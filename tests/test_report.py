@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from markupsafe import escape
 
 from pimloom.reports.page import render
 from pimloom.reports.pim_gpt import study
@@ -211,6 +212,13 @@ def doctored(found: Findings, model: str, **changes: Any) -> Findings:
     return Findings(changed)
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For what does not look at figures, which take long."""
+    monkeypatch.setattr("pimloom.reports.figures.draw_svg", lambda label, draw, height_in: escape(label))
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_a_miss_shows(found: Findings, checks: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
     def verdicts(here: Findings) -> dict[str, object]:
         now = {str(row["check"]): row["verdict"] for row in reproduction_rows(here)}
@@ -226,6 +234,7 @@ def test_a_miss_shows(found: Findings, checks: Rows, monkeypatch: pytest.MonkeyP
     assert html.count('<span class="badge fail">FAIL</span>') == 2
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_hostile_names_stay_text(found: Findings, browser: Any, tmp_path: Path) -> None:
     evil = """<script>alert("1")</script><img src=x onerror='alert(2)'>[red]"""
     rows = reproduction_rows(found)
