@@ -24,9 +24,20 @@ PHYSICAL = {f"faults.{name}": "false" for name in Faults.__struct_fields__}
 FEW = Wanted(batch=3, prompt=40, generate=6, chunk=64, every=1, tp=1, layers=12, fidelity="physical")
 
 
-def ran(system, **more):
+SHAPE = {"n_embd": 256, "n_head": 4, "n_layer": 12, "n_positions": 1024, "vocab_size": 50257}
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory) -> str:
+    """A third of GPT-2's width, which takes less time to simulate."""
+    folder = tmp_path_factory.mktemp("small")
+    (folder / "config.json").write_text(json.dumps({"model_type": "gpt2", **SHAPE}))
+    return str(folder)
+
+
+def ran(system, model, **more):
     settings = PHYSICAL if not system.startswith("gpu") else {}
-    return generate(load_system(system, settings), load_llm("gpt2"), FEW._replace(**more))
+    return generate(load_system(system, settings), load_llm(model), FEW._replace(**more))
 
 
 @given(st.integers(1, 9), st.integers(0, 50), st.integers(1, 60))
@@ -43,22 +54,22 @@ def test_every_token_of_a_prompt_is_computed_once_and_in_order(batch, prompt, ch
     assert done == [prompt] * batch
 
 
-def alone(system, contexts, new):
+def alone(system, model, contexts, new):
     """Seconds and joules of one iteration by itself."""
     undivided = {"interleave.sub_batches": "1"} if max(new) > 1 else {}
     found = serve(
-        load_system(system, PHYSICAL | undivided), load_llm("gpt2"), np.array(contexts), None, tp=1, layers=12,
+        load_system(system, PHYSICAL | undivided), load_llm(model), np.array(contexts), None, tp=1, layers=12,
         fidelity="physical", new=np.array(new),
     )  # fmt: skip
     return found.iteration_cyc * found.clock_ps * 1e-12, found.iteration_energy_j
 
 
 @pytest.mark.parametrize("system", ["npu_only", slow("neupims"), slow("npu_pim")])
-def test_all_is_the_sum_of_its_iterations(system):
+def test_all_is_the_sum_of_its_iterations(system, small):
     """Chunks of 64 tokens: 40 + 24, 16 + 40; then five iterations of 41 to 45 tokens each."""
-    found = ran(system)
-    prompts = [alone(system, [40, 24], [40, 24]), alone(system, [40, 40], [16, 40])]
-    decode = [alone(system, [n] * 3, [1] * 3) for n in range(41, 46)]
+    found = ran(system, small)
+    prompts = [alone(system, small, [40, 24], [40, 24]), alone(system, small, [40, 40], [16, 40])]
+    decode = [alone(system, small, [n] * 3, [1] * 3) for n in range(41, 46)]
     assert found.prompt_s == pytest.approx(sum(s for s, _ in prompts))
     assert found.latency_s == pytest.approx(sum(s for s, _ in prompts + decode))
     assert found.energy_by_cause_j is not None
@@ -72,13 +83,13 @@ def test_all_is_the_sum_of_its_iterations(system):
     assert found.tokens_per_s == pytest.approx(18 / found.latency_s)
 
 
-def test_equal_iterations_are_simulated_once():
-    found = ran("npu_only", batch=8, prompt=64)
+def test_equal_iterations_are_simulated_once(small):
+    found = ran("npu_only", small, batch=8, prompt=64)
     assert (found.prompt_iterations, found.simulated_iterations) == (8, 1 + 5)
 
 
-def test_every_third_iteration_is_close():
-    exact, close = ran("npu_only", generate=13), ran("npu_only", generate=13, every=3)
+def test_every_third_iteration_is_close(small):
+    exact, close = ran("npu_only", small, generate=13), ran("npu_only", small, generate=13, every=3)
     assert (exact.simulated_iterations, close.simulated_iterations) == (2 + 12, 2 + 5)
     assert close.latency_s == pytest.approx(exact.latency_s, rel=0.02)
     assert close.energy_j == pytest.approx(exact.energy_j, rel=0.02)
@@ -87,7 +98,7 @@ def test_every_third_iteration_is_close():
 
 def test_without_a_prompt_or_behind_one_token():
     """Without a prompt the first token takes an iteration of its own; with one it comes with the prompt."""
-    none, one = ran("gpu_a100", prompt=0), ran("gpu_a100", generate=1)
+    none, one = ran("gpu_a100", "gpt2", prompt=0), ran("gpu_a100", "gpt2", generate=1)
     assert (none.prompt_iterations, none.decode_iterations, none.prompt_s) == (0, 6, 0.0)
     assert none.time_to_first_token_s == none.decode_s[0]
     assert (one.decode_iterations, one.time_per_output_token_s, one.latency_s) == (0, None, one.prompt_s)
@@ -105,13 +116,13 @@ def test_a_roofline_takes_a_prompt_in_one_pass():
     assert least < found.prompt_s < 1.15 * least
 
 
-def test_the_command_and_the_function_say_the_same(tmp_path):
+def test_the_command_and_the_function_say_the_same(tmp_path, small):
     options: dict[str, Any] = {"prompt": 100, "generate": 3, "batch": 2, "chunk": 128, "tp": 2, "every": 2}
     given = [x for name, value in options.items() for x in (f"--{name}", str(value))]
-    done = call("run", "npu_only", "--model", "gpt2", *given, "--json", tmp_path / "r.json")
+    done = call("run", "npu_only", "--model", small, *given, "--json", tmp_path / "r.json")
     assert (done.code, done.err) == (0, "")
     assert "time to first token" in done.out and "mJ per generated token" in done.out
-    found = pimloom.run("npu_only", model="gpt2", **options)
+    found = pimloom.run("npu_only", model=small, **options)
     assert json.loads((tmp_path / "r.json").read_text()) == found.as_dict()
     assert pimloom.frame([found])["generated_tokens"].tolist() == [3]
 
@@ -126,19 +137,19 @@ def test_the_command_and_the_function_say_the_same(tmp_path):
         ("gpu_a100", ("--generate", "34", "--batch", "2"), ""),
     ],
 )
-def test_many_iterations_are_announced(system, options, said):
-    done = call("run", system, "--model", "gpt2", "--layers", "1", "--prompt", "4", *options)
+def test_many_iterations_are_announced(system, options, said, small):
+    done = call("run", system, "--model", small, "--layers", "1", "--prompt", "4", *options)
     whole = f"pimloom: note: {said}, and reads the others between"
     assert done.code == 0 and done.err.splitlines() == ([whole] if said else [])
     if "--every" in options:
         assert "33 of decode; 4 different ones simulated" in done.out  # the prompt, and as many as were announced
 
 
-def test_a_memory_with_a_clock_of_its_own():
+def test_a_memory_with_a_clock_of_its_own(small):
     """HBM3 at 1,600 MHz under an NPU at 1,000 MHz."""
     settings: dict[str, object] = {"dram.part": "hbm3_6400"}
-    found = pimloom.run("npu_only", model="gpt2", prompt=128, generate=2, set=settings)
-    slower = pimloom.run("npu_only", model="gpt2", prompt=128, generate=2, set=settings | {"npu.clock_mhz": 500})
+    found = pimloom.run("npu_only", model=small, prompt=128, generate=2, set=settings)
+    slower = pimloom.run("npu_only", model=small, prompt=128, generate=2, set=settings | {"npu.clock_mhz": 500})
     assert found.prompt_s < slower.prompt_s < 2 * found.prompt_s and found.energy_j is None
 
 
