@@ -35,7 +35,8 @@ def test_no_file_names_a_registry_host_or_a_path_of_one_machine():
     banned = re.compile("|".join(hosts + paths))
     found = []
     for path in tracked():
-        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+        text = path.read_text(errors="replace")
+        for number, line in enumerate(text.splitlines() if banned.search(text) else (), 1):
             if path != Path(__file__) and (hit := banned.search(line)):
                 found.append(f"{name(path)}:{number}: {hit[0]}")
     assert not found, "\n".join(found)
@@ -68,10 +69,14 @@ def test_every_number_names_its_source_on_its_line(path):
     assert not found, "numbers without a source:\n" + "\n".join(found)
 
 
-@pytest.mark.parametrize("path", PYTHON, ids=name)
-def test_files_stay_short_enough_to_read(path):
-    lines, limit = len(path.read_text().splitlines()), 600 if "kernels" in path.parts else 300
-    assert lines <= limit, f"{name(path)} has {lines} lines; {limit} is the limit"
+def test_files_stay_short_enough_to_read():
+    found = []
+    for path in PYTHON:
+        lines, limit = len(path.read_text().splitlines()), 600 if "kernels" in path.parts else 300
+        if lines > limit:
+            found.append(f"{name(path)} has {lines} lines; {limit} is the limit")
+    assert PYTHON
+    assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize("path", [p for p in PYTHON if ">>> " in p.read_text()], ids=name)
