@@ -95,5 +95,4 @@ def _line(process: int, thread: int, event: Event) -> str:
     return f'{{"ph": "X", "pid": {process}, "tid": {thread}, {times}, {rest}}}'
 
 
-def _json(value: object) -> str:
-    return json.dumps(value, allow_nan=False)
+_json = json.JSONEncoder(allow_nan=False).encode  # `json.dumps` would make one for each of many events

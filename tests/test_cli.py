@@ -177,9 +177,20 @@ def test_help_is_light() -> None:
 Events = list[dict[str, Any]]
 
 
-def timeline(file: Path, window: str, generate: int = 1) -> tuple[dict[str, Events], list[str]]:
+@pytest.fixture
+def two_layers(tmp_path: Path) -> Path:
+    """A model of two layers of GPT-2."""
+    shape = {"n_embd": 768, "n_head": 12, "n_layer": 2, "n_positions": 1024, "vocab_size": 50257}
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two" / "config.json").write_text(json.dumps({"model_type": "gpt2", **shape}))
+    return tmp_path / "two"
+
+
+def timeline(
+    file: Path, window: str, generate: int = 1, model: str | Path = "gpt2"
+) -> tuple[dict[str, Events], list[str]]:
     """Events by track, and the names of the tracks in their order."""
-    command = ("run", "pim_gpt", "--model", "gpt2", "--generate", str(generate), "--timeline", file, "--window", window)
+    command = ("run", "pim_gpt", "--model", model, "--generate", str(generate), "--timeline", file, "--window", window)
     done = call(*command, "--quiet")
     assert done == (0, "", "")
     found = json.loads(file.read_text(), parse_float=Decimal)["traceEvents"]
@@ -212,9 +223,9 @@ def test_timeline_of_a_window(tmp_path: Path) -> None:
         assert tracks[bank][1]["ts"] - tracks[bank][0]["ts"] == Decimal("0.012")
 
 
-def test_timeline_of_a_whole_run_shows_every_command(tmp_path: Path) -> None:
-    tracks, _ = timeline(tmp_path / "all.json", "0:75")
-    counts = pimloom.run("pim_gpt", model="gpt2", generate=1).command_counts
+def test_timeline_of_a_whole_run_shows_every_command(tmp_path: Path, two_layers: Path) -> None:
+    tracks, _ = timeline(tmp_path / "all.json", "0:75", model=two_layers)
+    counts = pimloom.run("pim_gpt", model=two_layers, generate=1).command_counts
     assert counts is not None
     drawn = Counter({"REFab": 0})
     for event in tracks["command bus"]:
@@ -230,10 +241,13 @@ def test_timeline_of_a_whole_run_shows_every_command(tmp_path: Path) -> None:
             assert event["ts"] + event["dur"] <= after["ts"], (name, event, after)
 
 
-def test_timeline_late_in_a_run_continues_the_early_one(tmp_path: Path) -> None:
+def test_timeline_late_in_a_run_continues_the_early_one(tmp_path: Path, two_layers: Path) -> None:
     """A window in the second token shows what a window over both shows there."""
-    whole, _ = timeline(tmp_path / "whole.json", "0:150", 2)
-    late, _ = timeline(tmp_path / "late.json", "100.5:101.25", 2)
-    low, high = Fraction("100.5"), Fraction("101.25")
+    whole, _ = timeline(tmp_path / "whole.json", "0:150", 2, two_layers)
+    late, _ = timeline(tmp_path / "late.json", "16.5:17.25", 2, two_layers)
+    low, high = Fraction("16.5"), Fraction("17.25")
+    first = [e for e in whole["instructions"] if e["name"] == "QKV"]
+    assert len(first) == 4 and first[2]["ts"] < low < high < first[3]["ts"]
+    assert all(late.values())
     for name, track in whole.items():
         assert late[name] == [e for e in track if e["ts"] < high and e["ts"] + e["dur"] > low], name

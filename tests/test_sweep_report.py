@@ -251,7 +251,8 @@ def test_plotly_still_needs_unsafe_eval(browser, file, tmp_path):
     browser.add_init_script(f"window.blocked = []; {heard}")
     with visit(browser, strict) as seen:
         page = seen.page
-        until(lambda: page.evaluate("document.documentElement.dataset.ready"))  # what playwright waits with is eval, too
+        # what playwright waits with is eval, too
+        until(lambda: page.evaluate("document.documentElement.dataset.ready"))
         page.locator("#parallel").scroll_into_view_if_needed()
         until(lambda: page.evaluate("blocked.length"))
         assert set(page.evaluate("blocked")) == {"eval"} and page.locator("#parallel-plot .parcoords").count() == 0

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -109,10 +110,10 @@ def test_another_process_asks_the_same_and_says_nothing(tmp_path):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("axes", [AXES[1:3], AXES[2:3], AXES], ids=len)
 def test_a_range_gives_every_point_once(method, axes, tmp_path):
-    sweep = sweep_of(method, axes=axes, budget=100, batch=10)
+    sweep = sweep_of(method, axes=axes, budget=60, batch=10)
     best = {"dram.channels": 8, "dram.timing.tCCD_L": 1}
     asked = run(search_in(tmp_path, sweep), row=lambda point: row_of(best | point))
-    assert len({json.dumps(point) for point in asked}) == len(asked) == 100
+    assert len({json.dumps(point) for point in asked}) == len(asked) == 60
     assert {type(point["npu.clock_mhz"]) for point in asked} == {float}
     assert all(100 <= float(point["npu.clock_mhz"]) <= 2000 for point in asked)
 
@@ -130,6 +131,23 @@ def test_two_that_take_turns_in_one_folder_ask_the_same(method, tmp_path):
     assert first.ask() is second.ask() is None
 
 
+class Searched(NamedTuple):
+    """A search that has ended."""
+
+    folder: Path
+    sweep: Sweep
+    asked: Points
+
+
+def searched(folder: Path, sweep: Sweep) -> Searched:
+    return Searched(folder, sweep, run(search_in(folder, sweep)))
+
+
+@pytest.fixture(scope="module")
+def undamaged(tmp_path_factory) -> Searched:
+    return searched(tmp_path_factory.mktemp("undamaged"), sweep_of("nsga2", batch=12))
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -145,10 +163,12 @@ def test_two_that_take_turns_in_one_folder_ask_the_same(method, tmp_path):
         lambda old: b'{"points": ' + b"[" * 5000,
     ],
 )
-def test_a_damaged_file_is_chosen_again_as_it_was(damage, tmp_path):
-    sweep = sweep_of("nsga2", batch=12)
-    whole = run(search_in(tmp_path, sweep))
-    before = files(tmp_path)
+def test_a_damaged_file_is_chosen_again_as_it_was(damage, undamaged, tmp_path):
+    folder, sweep, whole = undamaged
+    (tmp_path / "trials").mkdir()
+    before = files(folder)
+    for name, data in before.items():
+        (tmp_path / "trials" / name).write_bytes(data)
     path = tmp_path / "trials" / "batch-000001.json"
     path.write_bytes(damage(before[path.name]))
     assert path.read_bytes() != before[path.name]
@@ -171,6 +191,11 @@ def test_a_folder_in_the_way_is_the_users_error(tmp_path):
         search_in(tmp_path, sweep_of("random")).ask()
 
 
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory) -> Searched:
+    return searched(tmp_path_factory.mktemp("alone"), sweep_of("tpe"))
+
+
 @pytest.mark.parametrize(
     "other",
     [
@@ -184,11 +209,11 @@ def test_a_folder_in_the_way_is_the_users_error(tmp_path):
         {"up": "min", "down": "min"},
     ],
 )
-def test_files_of_another_definition_are_not_taken(other, tmp_path):
-    run(search_in(tmp_path / "both", sweep_of(**{"method": "tpe", "seed": 7, **other})))
-    again = run(search_in(tmp_path / "both", sweep_of("tpe")))
-    assert again == run(search_in(tmp_path / "alone", sweep_of("tpe")))
-    assert files(tmp_path / "alone").items() <= files(tmp_path / "both").items()
+def test_files_of_another_definition_are_not_taken(other, alone, tmp_path):
+    run(search_in(tmp_path, sweep_of(**{"method": "tpe", "seed": 7, **other})))
+    again = run(search_in(tmp_path, alone.sweep))
+    assert again == alone.asked
+    assert files(alone.folder).items() <= files(tmp_path).items()
 
 
 def test_batches_asked_for_other_rows_are_chosen_again_and_random_ones_stay(tmp_path):
