@@ -307,9 +307,11 @@ def test_times_are_read_to_the_last_digit(tmp_path):
     assert found.requests["arrival_s"].tolist() == [0.0, 0.0520001]
 
 
-def test_a_run_of_fewer_iterations_than_knots_is_simulated_whole():
-    """On arrays, where each knot takes seconds; others are read between knots."""
-    asked: dict[str, Any] = {"model": "gpt2", "arrivals": "burst", "requests": 12, "layers": 1}
+def test_a_run_of_fewer_iterations_than_knots_is_simulated_whole(tmp_path):
+    """On arrays, where each knot of a large model takes seconds; others are read between knots."""
+    shape = {"n_embd": 256, "n_head": 4, "n_layer": 2, "n_positions": 1024, "vocab_size": 1000}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", **shape}))
+    asked: dict[str, Any] = {"model": tmp_path, "arrivals": "burst", "requests": 12, "layers": 1}
     short, whole = (pimloom.serve("npu_only", lengths="16:4", exact=exact, **asked) for exact in (False, True))
     assert short.pricing == whole.pricing and short.pricing.exact and short.pricing.simulated == len(short.iterations)
     assert short.requests.equals(whole.requests)
