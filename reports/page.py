@@ -11,6 +11,7 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from hashlib import sha256
 from numbers import Integral, Real
 from pathlib import Path
@@ -144,15 +145,7 @@ def render(page: Page) -> str:
     """
     _check(page)
     style, script, icon = ((TEMPLATES / name).read_text() for name in ("style.css", "sort.js", "icon.svg"))
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"prose": prose, "number": number, "cell": _cell, "looks": _looks}
-    html = environment.get_template("report.html.j2").render(
+    html = _environment().get_template("report.html.j2").render(
         page=page,
         cards=[Card(*card) for card in page.summary_cards],
         style=Markup(style),
@@ -162,6 +155,19 @@ def render(page: Page) -> str:
         logo=Markup(icon),
     )
     return html.encode("utf-8", "replace").decode()
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {"prose": prose, "number": number, "cell": _cell, "looks": _looks}
+    return made
 
 
 def number(value: object, digits: int = 4, format: str = "") -> str:

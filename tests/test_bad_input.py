@@ -13,6 +13,7 @@ import pytest
 
 from pimloom.arch.system import HERE
 from tests.command import ENVIRONMENT, PIMLOOM, Done, call, snapshot, spawn
+from tests.slow import slow
 
 RUN = ("run", "pim_gpt", "--model", "gpt2", "--generate", "1")
 GPT2 = {"model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_layer": 1, "n_positions": 1024}
@@ -299,8 +300,15 @@ def _heed_interrupts() -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="looks for child processes in /proc")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("whole_group", [True, False])
+@pytest.mark.parametrize(
+    ("number", "whole_group"),
+    [
+        (signal.SIGINT, True),
+        (signal.SIGTERM, False),
+        slow(signal.SIGINT, False),
+        slow(signal.SIGTERM, True),
+    ],
+)
 def test_interrupted_report(number: signal.Signals, whole_group: bool) -> None:
     Path("o").mkdir()
     Path("o/index.html").write_text("old")
@@ -318,7 +326,7 @@ def test_interrupted_report(number: signal.Signals, whole_group: bool) -> None:
         workers: list[int] = []
         end = time.monotonic() + 60
         while len(workers) < min(2, os.cpu_count() or 1) and time.monotonic() < end:
-            time.sleep(0.2)
+            time.sleep(0.05)
             workers = [int(n) for n in Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()]
         (os.killpg if whole_group else os.kill)(run.pid, number)
         out, err = run.communicate(timeout=60)

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 
@@ -15,9 +16,15 @@ from pimloom.reports.duplex.load import SYSTEMS, Loaded
 from pimloom.reports.duplex.measured import ratios_of_s, rows_of
 
 
+@cache
+def decoded() -> tuple[GridRow, ...]:
+    """All points, one step each, with an ideal memory."""
+    return tuple(decode_grid(load_duplex(), GRID, steps=1, memory="ideal", contention=False))
+
+
 def quick() -> Iterator[GridRow]:
-    """All points, one step each, with an ideal memory, in which units in banks are not far enough ahead on GLaM."""
-    for row in decode_grid(load_duplex(), GRID, steps=1, memory="ideal", contention=False):
+    """With it units in banks are not far enough ahead on GLaM."""
+    for row in decoded():
         ahead = row.system == "Bank-PIM" and row.point.model == "glam-143b"
         yield row._replace(tokens_per_s=row.tokens_per_s * (2 if ahead else 1))
 

@@ -2,6 +2,7 @@
 
 import math
 from base64 import b64encode
+from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -41,21 +42,10 @@ def write_report(table: SweepTable, folder: Path) -> Path:
 
 def render(table: SweepTable, findings: Findings) -> bytes:
     """The page as UTF-8. Its policy allows no request and no script but its own."""
-    from plotly.offline import get_plotlyjs
-
-    plots = _fits_a_script(get_plotlyjs())
+    plots, tables, table_style = _libraries()
     script = "\n".join((TEMPLATES / f"sweep_{name}.js").read_text() for name in SCRIPTS)
-    bundle = files("itables").joinpath("html")
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"prose": prose, "number": number}
     icon = (TEMPLATES / "icon.svg").read_text()
-    html = environment.get_template("sweep.html.j2").render(
+    html = _environment().get_template("sweep.html.j2").render(
         table=table,
         findings=findings,
         headline=headline(table, findings),
@@ -65,8 +55,8 @@ def render(table: SweepTable, findings: Findings) -> bytes:
         definitions=_definitions(table, findings),
         counted=counted,
         style=Markup("\n".join((TEMPLATES / name).read_text() for name in ("style.css", "sweep.css"))),
-        table_style=Markup(bundle.joinpath("dt_bundle.css").read_text()),
-        table_script=Markup(script_safe(bundle.joinpath("dt_bundle.js").read_text())),
+        table_style=Markup(table_style),
+        table_script=Markup(tables),
         data=Markup(payload(table, findings)),
         plots=Markup(plots),
         script=Markup(script),
@@ -75,6 +65,29 @@ def render(table: SweepTable, findings: Findings) -> bytes:
         logo=Markup(icon),
     )
     return html.encode("utf-8", "replace")
+
+
+@cache
+def _libraries() -> tuple[str, str, str]:
+    """Plotly's script; that of DataTables as a text, and its style."""
+    from plotly.offline import get_plotlyjs
+
+    bundle = files("itables").joinpath("html")
+    tables, style = (bundle.joinpath(f"dt_bundle.{kind}").read_text() for kind in ("js", "css"))
+    return _fits_a_script(get_plotlyjs()), script_safe(tables), style
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {"prose": prose, "number": number}
+    return made
 
 
 def _fits_a_script(script: str) -> str:
