@@ -145,14 +145,18 @@ def render(page: Page) -> str:
     """
     _check(page)
     style, script, icon = ((TEMPLATES / name).read_text() for name in ("style.css", "sort.js", "icon.svg"))
-    html = _environment().get_template("report.html.j2").render(
-        page=page,
-        cards=[Card(*card) for card in page.summary_cards],
-        style=Markup(style),
-        script=Markup(script),
-        script_hash=b64encode(sha256(script.encode()).digest()).decode(),
-        icon=b64encode(icon.encode()).decode(),
-        logo=Markup(icon),
+    html = (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            page=page,
+            cards=[Card(*card) for card in page.summary_cards],
+            style=Markup(style),
+            script=Markup(script),
+            script_hash=b64encode(sha256(script.encode()).digest()).decode(),
+            icon=b64encode(icon.encode()).decode(),
+            logo=Markup(icon),
+        )
     )
     return html.encode("utf-8", "replace").decode()
 

@@ -57,11 +57,16 @@ def visit(
     page.set_viewport_size({"width": width, "height": height})
     page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # no smooth scrolling
     seen, asked, own = Visit(page), list[str](), (path.resolve().as_uri(), "data:")
+
+    def refuse(dialog: Any) -> None:
+        asked.append(dialog.message)
+        dialog.dismiss()
+
     heard = {
         "console": lambda message: seen.messages.append(message.text),
         "pageerror": lambda error: seen.errors.append(str(error)),
         "request": lambda request: seen.requests.append(request.url),
-        "dialog": lambda dialog: (asked.append(dialog.message), dialog.dismiss()),
+        "dialog": refuse,
     }
     for event, listener in heard.items():
         page.on(event, listener)

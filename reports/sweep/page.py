@@ -45,24 +45,28 @@ def render(table: SweepTable, findings: Findings) -> bytes:
     plots, tables, table_style = _libraries()
     script = "\n".join((TEMPLATES / f"sweep_{name}.js").read_text() for name in SCRIPTS)
     icon = (TEMPLATES / "icon.svg").read_text()
-    html = _environment().get_template("sweep.html.j2").render(
-        table=table,
-        findings=findings,
-        headline=headline(table, findings),
-        cards=cards(table, findings),
-        bests=bests(table, findings),
-        indices=[_indices(name, found) for name, found in findings.sensitivities.items()],
-        definitions=_definitions(table, findings),
-        counted=counted,
-        style=Markup("\n".join((TEMPLATES / name).read_text() for name in ("style.css", "sweep.css"))),
-        table_style=Markup(table_style),
-        table_script=Markup(tables),
-        data=Markup(payload(table, findings)),
-        plots=Markup(plots),
-        script=Markup(script),
-        hashes=[b64encode(sha256(text.encode()).digest()).decode() for text in (plots, script)],
-        icon=b64encode(icon.encode()).decode(),
-        logo=Markup(icon),
+    html = (
+        _environment()
+        .get_template("sweep.html.j2")
+        .render(
+            table=table,
+            findings=findings,
+            headline=headline(table, findings),
+            cards=cards(table, findings),
+            bests=bests(table, findings),
+            indices=[_indices(name, found) for name, found in findings.sensitivities.items()],
+            definitions=_definitions(table, findings),
+            counted=counted,
+            style=Markup("\n".join((TEMPLATES / name).read_text() for name in ("style.css", "sweep.css"))),
+            table_style=Markup(table_style),
+            table_script=Markup(tables),
+            data=Markup(payload(table, findings)),
+            plots=Markup(plots),
+            script=Markup(script),
+            hashes=[b64encode(sha256(text.encode()).digest()).decode() for text in (plots, script)],
+            icon=b64encode(icon.encode()).decode(),
+            logo=Markup(icon),
+        )
     )
     return html.encode("utf-8", "replace")
 
