@@ -1,10 +1,10 @@
 """Sweeps for tests of faults: real processes, but points that cost nothing, or misbehave as a file says.
 
-`odd.json` in the folder of a test gives `seconds`, how long a point takes, `pace_s`, the time of a chunk, between writes
-of rows and between looks at those of others, and for a clock in MHz what becomes of the point with that clock and 4
-channels: `hang` in compiled code, `spin` in Python, `deaf` to signals as far as a process can be, `exit`, `segv`, or
-`kill`, that only once. `rows.json` has the rows that come out, made beforehand, so that a simulator, of which a test of
-faults needs many, starts without all that makes them.
+`odd.json` in the folder of a test gives `seconds`, how long a point takes, `pace_s`, the time of a chunk, between
+writes of rows and between looks at those of others, and for a clock in MHz what becomes of the point with that clock
+and 4 channels: `hang` in compiled code, `spin` in Python, `deaf` to signals as far as a process can be, `exit`, `segv`,
+or `kill`, that only once. `rows.json` has the rows that come out, made beforehand, so that a simulator, of which a test
+of faults needs many, starts without all that makes them.
 
 Commands, schedulers and workers start as forks of one process that has everything imported, so they start at once.
 """
