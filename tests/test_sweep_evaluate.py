@@ -160,7 +160,7 @@ def test_a_wrong_sweep_is_refused_before_the_start(changed, said):
     assert str(found.value).startswith(said)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 10**6) | st.floats(1, 10**6), st.integers(1, 9)), min_size=2, unique=True))
 def test_keys_are_stable_and_distinct(values):
     base = base_of(sweep())
