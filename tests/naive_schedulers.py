@@ -289,7 +289,7 @@ def vllm_v0_chunked(s: State) -> Batch:
 
 
 def vllm_v1(s: State) -> Batch:
-    """Blocks are objects: [owner count, identity]; those of a request are in r["mine"]; s["free"] is the free list."""
+    """Blocks are numbered, with their name and how many use them; those of a request are in r["mine"]; s["free"] is the free list."""
     batch: Batch = []
     victims, i = False, 0
     left = s["budget"]
@@ -396,7 +396,7 @@ def simulate(
         for row in table
     ]
     s: State = {"requests": requests, "waiting": [], "running": [], "swapped": [], "restarts": [], "since": 0, **limits}
-    s["free"], s["order"] = [{"name": None, "users": 0} for _ in range(s["N"])], []
+    s["free"], s["order"] = [{"number": i, "name": None, "users": 0} for i in range(s["N"])], []
     coming, now, log = sorted(requests, key=age), 0, []
     while True:
         while coming and coming[0]["arrival"] <= now:
