@@ -24,10 +24,9 @@ from numba.core import types
 from numba.core.compiler_lock import global_compiler_lock
 from numba.np import arrayobj, numpy_support
 
-from pimloom.cycle_sim.compiled import kernel, library
+from pimloom.cycle_sim.compiled import kernel
 from pimloom.cycle_sim.compiled.arguments import END, RESULTS
 from pimloom.cycle_sim.compiled.indices import from_zero
-from pimloom.cycle_sim.compiled.weights import weighted
 
 WORD = ir.IntType(64)
 
@@ -51,13 +50,13 @@ def object_code(name: str, kinds: tuple[str, ...]) -> bytes:
         found.append(_type(kind, rest))
     dispatcher.compile(tuple(found))
     compiled = dispatcher.overloads[tuple(found)]
-    code = compiled.library.codegen.create_library("kernel")
-    wrapper = code.create_ir_module("kernel")
+    library = compiled.library.codegen.create_library("kernel")
+    wrapper = library.create_ir_module("kernel")
     _write_wrapper(wrapper, compiled, found)
-    code.add_ir_module(wrapper)
-    code.add_linking_library(compiled.library)
-    code.finalize()
-    return _emit(code._final_module, name, kinds)
+    library.add_ir_module(wrapper)
+    library.add_linking_library(compiled.library)
+    library.finalize()
+    return _emit(library._final_module)
 
 
 def _type(kind: str, rest: Iterator[str]) -> Any:
@@ -139,8 +138,8 @@ def _results(context: Any, builder: Any, kind: Any, value: Any) -> Iterator[Any]
         raise TypeError(f"a kernel returns no {kind}")
 
 
-def _emit(module: Any, name: str, kinds: tuple[str, ...]) -> bytes:
-    """Only what `kernel` needs, position independent, with weights for its branches if somebody trains it."""
+def _emit(module: Any) -> bytes:
+    """Only what `kernel` needs, position independent."""
     for function in module.functions:
         if not function.is_declaration and function.name != "kernel":
             function.linkage = "internal"
@@ -153,8 +152,6 @@ def _emit(module: Any, name: str, kinds: tuple[str, ...]) -> bytes:
     manager = llvm.create_new_module_pass_manager()
     manager.add_global_dead_code_eliminate_pass()
     manager.run(module, passes)
-    if trainer := library.trainer(name):
-        module = weighted(module, made, name, kinds, trainer)
     found: bytes = made.emit_object(module)
     return found
 
@@ -165,9 +162,9 @@ def main(file: str, name: str, *kinds: str) -> None:
         made = Path(folder, "kernel.o")
         made.write_bytes(object_code(name, kinds))
         if cc := shutil.which("cc") or shutil.which("gcc") or shutil.which("clang"):
-            shared = Path(folder, "kernel.so")
-            linked = subprocess.run([cc, "-shared", "-o", shared, made, "-lm"], check=False, capture_output=True)
-            made = made if linked.returncode else shared
+            library = Path(folder, "kernel.so")
+            linked = subprocess.run([cc, "-shared", "-o", library, made, "-lm"], check=False, capture_output=True)
+            made = made if linked.returncode else library
         os.replace(made, file)
 
 

@@ -48,13 +48,6 @@ class Entry:
         return found(words, arguments)
 
 
-def known(name: str, kinds: tuple[str, ...], machine: Machine) -> Entry:
-    """A kernel whose machine code for these kinds of arguments is there already."""
-    found = Entry(None, name)
-    found._machines[kinds] = machine
-    return found
-
-
 def bind(kernel: Any, *arguments: Any) -> Callable[[], Any]:
     """`kernel.bind`, for kernels that run as Python, too."""
     return kernel.bind(*arguments) if isinstance(kernel, Entry) else partial(kernel, *arguments)

@@ -25,13 +25,12 @@ from pimloom.cycle_sim.compiled.arguments import RESULTS
 PACKAGE = Path(__file__).parents[2]
 MADE = Path(__file__).parent / "made"  # in a wheel
 LIST = Path(__file__).with_name("kernels.json")  # what is compiled ahead: names, CPU seconds that it takes, kinds
-TRAINED = Path(__file__).with_name("trained.json")  # who trains a kernel, see `weights`
 LISTED_ONLY = os.environ.get("PIMLOOM_KERNELS") == "listed"  # no others are compiled: for tests
 IMPORT = re.compile(rb"^from (pimloom\.[\w.]+) import ", re.MULTILINE)
 OUTSIDE = ("pimloom.arch.", "pimloom.cycle_sim.compiled")  # what kernels take nothing from, but these:
 CONSTANTS = {"pimloom.arch.aim", "pimloom.arch.command"}
 MAKER = "pimloom.cycle_sim.compiled.build"
-_MAKERS = ("arguments.py", "build.py", "indices.py", "instructions.py", "kernel.py", "weights.py")
+_MAKERS = ("arguments.py", "build.py", "indices.py", "instructions.py", "kernel.py")
 MAKERS = tuple(Path(__file__).with_name(name) for name in _MAKERS)
 RELOCATABLE = b"\1"  # type of an ELF file
 Machine = Callable[[list[int], object], Callable[[], Any]]  # words, and what must live as long as the call
@@ -50,7 +49,7 @@ def machine(name: str, kinds: tuple[str, ...]) -> Machine:
         finally:
             for after in _watched[1::2]:
                 after()
-    return called(_load(found), name)
+    return _called(_load(found), name)
 
 
 def watch(before: Callable[[], None], after: Callable[[], None]) -> None:
@@ -95,13 +94,6 @@ def listed() -> list[list[Any]]:
     return found
 
 
-@cache
-def trainer(name: str) -> str | None:
-    """Who trains a kernel, as `module:function`; None: nobody."""
-    found: str | None = json.loads(TRAINED.read_text()).get(name)
-    return found
-
-
 def place(name: str, kinds: Sequence[str]) -> Path:
     """Where the machine code of a kernel is, or will be."""
     file = name.replace(":", ".") + "-" + _digest(name, kinds)
@@ -123,8 +115,7 @@ def silent() -> Iterator[None]:
         _silent.pop()
 
 
-def called(code: Any, name: str) -> Machine:
-    """How the function of a kernel is called."""
+def _called(code: Any, name: str) -> Machine:
     code.argtypes, code.restype = [ctypes.c_void_p, ctypes.c_void_p], ctypes.c_int
 
     def bound(words: list[int], alive: object) -> Callable[[], Any]:
@@ -154,22 +145,16 @@ def _load(file: Path) -> Any:
 
 @cache
 def _load_object(file: Path) -> Any:
-    address = engine_of(file.read_bytes()).get_function_address("kernel")
-    return ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(address)
-
-
-def engine_of(code: bytes) -> Any:
-    """Object code, linked by numba's own loader: the engine knows where it lies."""
     import llvmlite.binding as llvm  # type: ignore[import-untyped]
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     target = llvm.Target.from_default_triple().create_target_machine()
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target)
-    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.add_object_file(llvm.ObjectFileRef.from_data(file.read_bytes()))
     engine.finalize_object()
     _ENGINES.append(engine)
-    return engine
+    return ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(engine.get_function_address("kernel"))
 
 
 _ENGINES = list[Any]()  # keep their code
@@ -203,13 +188,5 @@ def _stamp(module: str) -> str:
     return texts.hexdigest()
 
 
-@cache
-def _trained(name: str) -> list[str]:
-    """What of a kernel's trainer is digested: its own file, not all that it stands on, which decides no result."""
-    found = trainer(name)
-    return [sha256(_path(found.partition(":")[0]).read_bytes()).hexdigest()] if found else []
-
-
 def _digest(name: str, kinds: Sequence[str]) -> str:
-    made_of = [_stamp(name.partition(":")[0]), *_trained(name), *kinds]
-    return sha256(" ".join(made_of).encode()).hexdigest()[:16]
+    return sha256(" ".join([_stamp(name.partition(":")[0]), *kinds]).encode()).hexdigest()[:16]
