@@ -289,7 +289,7 @@ def vllm_v0_chunked(s: State) -> Batch:
 
 
 def vllm_v1(s: State) -> Batch:
-    """Blocks are numbered, with their name and how many use them; those of a request are in r["mine"]; s["free"] is the free list."""
+    """Blocks have a number, a name and users; those of a request are in r["mine"]; s["free"] is the free list."""
     batch: Batch = []
     victims, i = False, 0
     left = s["budget"]
