@@ -159,8 +159,8 @@ def test_the_instruction_that_is_told_does_not_depend_on_channels_ahead(watch) -
 
 def test_lines_without_an_instruction_take_no_memory() -> None:
     tracemalloc.start()
-    lines = itertools.chain((f"# clock {i} of the trace" for i in range(5000)), ["AiM EOC"])
-    assert trace_file._program("p", lines, SHAPE).rows.shape == (1, 5)
+    pieces = itertools.chain(([f"# clock {i} of the trace"] for i in range(5000)), [["AiM EOC"]])
+    assert trace_file._program("p", pieces, SHAPE).rows.shape == (1, 5)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 100_000

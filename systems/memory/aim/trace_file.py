@@ -8,8 +8,9 @@ Numbers are decimal or 0x…; ISR_ may stand before the name of an instruction.
 import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,6 +39,7 @@ from pimloom.systems.memory.compressed import read_blocks
 LONGEST_LINE = 4096  # bytes
 NUMBER = re.compile("-?(0[xX])?(?(1)[0-9a-fA-F]|[0-9])+")
 MOST_DIGITS = 40
+PLAIN = re.compile(f"[0-9]{{1,{MOST_DIGITS}}}").fullmatch
 MOST_COLUMNS = 1 << 20  # of an instruction; those beyond a row are warned of
 ACCESS = {  # what `R` and `W` name, and the numbers behind it
     ("R", "MEM"): ("channel", "bank", "row"),
@@ -73,12 +75,12 @@ class Program(NamedTuple):
 
 def read_program(path: str | Path, shape: Shape, progress: Callable[[int], None] = lambda _: None) -> Program:
     """The instructions up to EOC. progress is told how many bytes have been read. Raises UserError."""
-    return _program(str(path), _lines(Path(path), progress), shape)
+    return _program(str(path), _pieces(Path(path), progress), shape)
 
 
 def lines_of(path: str | Path) -> Iterator[str]:
     """Lines of a program's file. Raises UserError."""
-    return _lines(Path(path), lambda done: None)
+    return chain.from_iterable(_pieces(Path(path), lambda done: None))
 
 
 def instruction_words(line: str) -> list[str]:
@@ -88,7 +90,7 @@ def instruction_words(line: str) -> list[str]:
 
 def parse_program(text: str, shape: Shape, name: str = "the program") -> Program:
     """The same of a text."""
-    return _program(name, iter(text.splitlines()), shape)
+    return _program(name, [text.splitlines()], shape)
 
 
 @dataclass
@@ -99,6 +101,7 @@ class _Reader:
     names: list[str] = field(default_factory=list)
     rows: list[tuple[int, ...]] = field(default_factory=list)
     functions: list[int] = field(default_factory=list)
+    known: dict[str, int] = field(default_factory=dict)  # no comments: to know them would take memory for nothing
 
     def __post_init__(self) -> None:
         shape = self.shape
@@ -115,7 +118,8 @@ class _Reader:
         self.names.append(name)
         self.rows.append(row)
         self.functions.append(function)
-        return len(self.names) - 1
+        self.known[line] = len(self.names) - 1
+        return self.known[line]
 
     def _access(self, words: list[str]) -> tuple[str, tuple[int, ...], int]:
         name, at = " ".join(words[:2]), (words[0], words[1] if len(words) > 1 else "")
@@ -189,19 +193,11 @@ class _Reader:
             )
 
 
-def _program(name: str, lines: Iterator[str], shape: Shape) -> Program:
-    reader, known, said = _Reader(shape), dict[str, int](), array("q")
-    for number, line in enumerate(lines, 1):
-        place = known.get(line)
-        if place is None:
-            try:
-                place = reader.read(line)
-            except UserError as error:
-                raise UserError(f"{name}:{number}: {error}") from None
-            if place < 0:
-                continue  # comments differ: to know them would take memory for nothing
-            known[line] = place
-        said.append(place)
+def _program(name: str, pieces: Iterable[list[str]], shape: Shape) -> Program:
+    reader, said, before = _Reader(shape), array("q"), 0
+    for lines in pieces:
+        said.extend(_places(reader, lines, name, before))
+        before += len(lines)
     if not said:
         raise UserError(f"{name}: the program is empty, expected lines such as AiM MAC_ABK 64 0xffffffff 0")
     places = np.array(said, np.int64)
@@ -215,6 +211,20 @@ def _program(name: str, lines: Iterator[str], shape: Shape) -> Program:
     return Program(program, +counts, len(places) - n, int((program[:, TIMES] > shape.columns).sum()))
 
 
+def _places(reader: _Reader, lines: list[str], name: str, before: int) -> list[int]:
+    """The places of a piece of a program, behind so many lines; each different line is looked at once."""
+    found: dict[str, int] = dict.fromkeys(lines, -1)
+    for line in found:
+        place = reader.known.get(line)
+        if place is None:
+            try:
+                place = reader.read(line)
+            except UserError as error:
+                raise UserError(f"{name}:{before + lines.index(line) + 1}: {error}") from None
+        found[line] = place
+    return [place for place in map(found.__getitem__, lines) if place >= 0]
+
+
 def _rows(reader: _Reader, places: np.ndarray) -> np.ndarray:
     """The rows of lines, by their places; AF has that of the function selected last."""
     rows, selected = np.array(reader.rows, np.int64)[places], np.array(reader.functions)[places]
@@ -225,6 +235,8 @@ def _rows(reader: _Reader, places: np.ndarray) -> np.ndarray:
 
 
 def _numbers(name: str, expected: tuple[str, ...], words: list[str]) -> list[int]:
+    if len(words) == len(expected) and all(map(PLAIN, words)):
+        return list(map(int, words))
     if len(words) != len(expected):
         wanted = f"operands {' '.join(expected)}" if expected else "no operands"
         raise UserError(f"{name}: expected {wanted}, got {len(words)}{_told(words)}")
@@ -236,8 +248,6 @@ def _told(words: list[str]) -> str:
 
 
 def _number(name: str, key: str, word: str) -> int:
-    if word.isdecimal() and word.isascii() and len(word) <= MOST_DIGITS:
-        return int(word)
     found = NUMBER.fullmatch(word)
     if not found:
         raise UserError(f"{name}: expected a number for {key}, got '{one_line(short(word))}'")
@@ -246,14 +256,15 @@ def _number(name: str, key: str, word: str) -> int:
     return int(word, 16 if found[1] else 10)
 
 
-def _lines(path: Path, progress: Callable[[int], None]) -> Iterator[str]:
+def _pieces(path: Path, progress: Callable[[int], None]) -> Iterator[list[str]]:
+    """Lines, many at a time."""
     rest = b""
     for block in read_blocks(path, progress):
         data = rest + block
         whole, newline, rest = data.rpartition(b"\n")
         if newline:
-            yield from whole.decode("utf-8", "replace").split("\n")
+            yield whole.decode("utf-8", "replace").split("\n")
         if len(rest) > LONGEST_LINE:
             raise UserError(f"{path}: a line has more than {LONGEST_LINE} bytes; expected one instruction a line")
     if rest:
-        yield rest.decode("utf-8", "replace")
+        yield [rest.decode("utf-8", "replace")]
