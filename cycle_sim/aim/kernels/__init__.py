@@ -1,1 +1,1 @@
-"""The compiled kernels of AiM: `host` runs a program, `channel` a channel of it, on the arrays of `state`."""
+"""The compiled kernels of AiM: `host` runs a program, `channel` a channel of it, `queue` what waits there."""

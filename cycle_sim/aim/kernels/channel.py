@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from pimloom.arch.aim import BANK, OP, ROW, SYNC
+from pimloom.arch.aim import OP, SYNC
+from pimloom.cycle_sim.aim.kernels.queue import equal, gone, take, taken
 from pimloom.cycle_sim.aim.kernels.state import (
     ACT,
     ACT16,
@@ -18,11 +19,7 @@ from pimloom.cycle_sim.aim.kernels.state import (
     DRAIN,
     DRAINED,
     DUE,
-    ENTRIES,
-    FILLED,
     FIRST,
-    FREE,
-    GONE,
     LATENCY,
     LEFT,
     LOG_BANK,
@@ -33,7 +30,6 @@ from pimloom.cycle_sim.aim.kernels.state import (
     MODE,
     N_REQUEST,
     NEEDS,
-    NEXT,
     OF_AIM,
     OF_ALL,
     OF_BANK,
@@ -58,11 +54,9 @@ from pimloom.cycle_sim.aim.kernels.state import (
     STARVED,
     STEADY,
     SYNCING,
-    TAKEN,
     TMOD,
     UNANSWERED,
     VAIN,
-    WAITS,
     WAKE,
     WR,
     WRA16,
@@ -107,7 +101,7 @@ def step(w, c, program, now, log):
     if q < 0 and size[OF_AIM]:
         i = ch[FIRST]
         if w.queue[c, OF_AIM, i, Q_OP] == SYNC:
-            _gone(w, c, now, 0, 1)
+            gone(w, c, now, 0, 1)
             ch[SYNCING] = max(now, ch[ANSWER]) + 1
             ch[WAKE] = now + 1
             return
@@ -163,7 +157,7 @@ def _repeat(w, c, program, op, bank, at):
     """
     ch, host, request = w.channel[c], w.host, w.queue[c, OF_AIM, w.channel[c, FIRST]]
     n = request[Q_TIMES]
-    if w.size[c, OF_AIM] == 1 and ch[LEFT] > 0 and _equal(request, program[host[AT]]):
+    if w.size[c, OF_AIM] == 1 and ch[LEFT] > 0 and equal(request, program[host[AT]]):
         n += ch[LEFT]
     arm(_device(w, c), op, bank, at)
     every = max(free_from(_device(w, c), op, bank) - at, 1)
@@ -175,86 +169,10 @@ def _repeat(w, c, program, op, bank, at):
     ch[STARVED], ch[VAIN], ch[WRITTEN] = 0, 0, max(ch[WRITTEN], last + w.ops[op, LATENCY])
     more = max(n - request[Q_TIMES], 0)
     request[Q_TIMES] += more
-    _gone(w, c, at, every, n)
+    gone(w, c, at, every, n)
     if more:
-        _taken(w, c, at, more)
+        taken(w, c, at, more)
     return last
-
-
-@bare
-def _equal(request, row):
-    """Whether a request is one of an instruction."""
-    return request[Q_OP] == row[OP] and request[Q_BANK] == row[BANK] and request[Q_ROW] == row[ROW]
-
-
-@bare
-def take(w, c, program, now):
-    """Let channel c have as many requests of an instruction of AiM as its queue takes from clock `now` on."""
-    ch, queue, size, row = w.channel[c], w.queue[c, OF_AIM], w.size[c, OF_AIM], program[w.host[AT]]
-    n = min(ch[LEFT], w.host[ENTRIES] - ch[TAKEN] + ch[GONE])
-    if n <= 0 or w.size[c, OF_READS] or w.size[c, OF_WRITES]:
-        return
-    last = queue[(ch[FIRST] + size - 1) % queue.shape[0]]
-    if size and _equal(last, row):
-        last[Q_TIMES] += n
-    else:
-        append(w, c, OF_AIM, row, now, n)
-    ch[WAKE] = min(ch[WAKE], max(now, ch[FREE]))
-    _taken(w, c, now, n)
-
-
-@bare
-def _taken(w, c, now, n):
-    """Note n requests of AiM: the queue has a place for one a clock after another is gone."""
-    ch, host, entries = w.channel[c], w.host, w.host[ENTRIES]
-    ch[TAKEN] += n
-    ch[LEFT] -= n
-    before = ch[TAKEN] - 1 - entries
-    filled = max(now, w.gone[c, before % w.gone.shape[1]] + 1) if before >= 0 else now
-    host[FILLED] = max(host[FILLED], filled)
-    handed_over(w, c)
-
-
-@bare
-def append(w, c, q, row, now, n):
-    """A request, n times, of an instruction."""
-    place = w.size[c, q]
-    if q == OF_AIM:
-        place = (w.channel[c, FIRST] + place) % w.queue.shape[2]
-    request = w.queue[c, q, place]
-    request[Q_OP], request[Q_BANK], request[Q_ROW] = row[OP], row[BANK], row[ROW]
-    request[Q_AT], request[Q_TIMES] = now, n
-    w.size[c, q] += 1
-
-
-@bare
-def handed_over(w, c):
-    """If the DMA has nothing left for channel c: the instruction behind comes a clock after it has nothing for any."""
-    host = w.host
-    if w.channel[c, LEFT] > 0:
-        return
-    host[WAITS] -= 1
-    if host[WAITS] == 0 and host[UNANSWERED] == 0 and host[ANSWERED] < 0:
-        host[AT] += 1
-        host[NEXT] = host[FILLED] + 1
-
-
-@bare
-def _gone(w, c, at, every, n):
-    """The first n requests of AiM, all equal, leave their queue, from clock `at` on."""
-    ch, gone = w.channel[c], w.gone[c]
-    first = max(n - gone.shape[0], 0)
-    place = (ch[GONE] + first) % gone.shape[0]
-    for k in range(first, n):
-        gone[place] = at + k * every
-        place = place + 1 if place + 1 < gone.shape[0] else 0
-    ch[GONE] += n
-    ch[FREE] = at + (n - 1) * every + 1
-    request = w.queue[c, OF_AIM, ch[FIRST]]
-    request[Q_TIMES] -= n
-    if request[Q_TIMES] == 0:
-        w.size[c, OF_AIM] -= 1
-        ch[FIRST] = (ch[FIRST] + 1) % w.queue.shape[2]
 
 
 @bare
@@ -342,7 +260,7 @@ def _issue(w, c, q, i, now, log):
         else:
             ch[WRITTEN] = max(ch[WRITTEN], end)
         if q == OF_AIM:
-            _gone(w, c, now, 0, 1)
+            gone(w, c, now, 0, 1)
         else:
             _leave(w, c, q, i)
     elif op == ACT and wanted in (RD, WR):

@@ -17,7 +17,8 @@ The rules, as the published simulator has them:
 """
 
 from pimloom.arch.aim import MASK, NOTHING, OP, SYNC, TIMES
-from pimloom.cycle_sim.aim.kernels.channel import answer, append, handed_over, step, take
+from pimloom.cycle_sim.aim.kernels.channel import answer, step
+from pimloom.cycle_sim.aim.kernels.queue import append, handed_over, take
 from pimloom.cycle_sim.aim.kernels.state import (
     ANSWERED,
     AT,
