@@ -1,6 +1,5 @@
 """A system to simulate: one YAML file that names its parts, with everything a user may `--set`."""
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass, field
 from functools import cached_property
@@ -16,6 +15,7 @@ from pimloom.arch.cent import CentSystem
 from pimloom.arch.composition import ComposedSystem
 from pimloom.arch.composition_load import compose
 from pimloom.arch.composition_load import part_places as places_of_parts
+from pimloom.arch.digest import decisive, digest
 from pimloom.arch.document import NEAREST, SET, nearest
 from pimloom.arch.duplex import Duplex, load_duplex
 from pimloom.arch.duplex_system import DuplexSystem
@@ -108,20 +108,6 @@ class System:
             spec["device"] = [one, decisive(self.duplex.part)]
         parts = {name: decisive(part) for name, part in self.parts.items()}
         return digest(spec, self.part and decisive(self.part), *([parts] if parts else []))
-
-
-def digest(*values: Any) -> str:
-    """SHA-256 of values (Structs, numbers, texts), 16 hex digits; equal values, equal digest."""
-    text = msgspec.json.encode(values, enc_hook=str, order="sorted")
-    return hashlib.sha256(text).hexdigest()[:16]
-
-
-def decisive(part: Part) -> dict[str, Any]:
-    """All of a part but its description, times as the clocks that they come to."""
-    found = asdict(part) | {"description": "", "timing": {name: part.cycles(name) for name in part.timing}}
-    if not part.one_bus:
-        del found["one_bus"]  # a part that does not say so is what it was before one could
-    return found
 
 
 def spec_digest(system: System, model: LlmSpec, **asked: Any) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 
-from pimloom.arch.system import digest
+from pimloom.arch.digest import digest
 from pimloom.sweeping.definition.sweep import Axis, Scalar, Sweep
 from pimloom.sweeping.search.memory import Memory
 from pimloom.sweeping.search.shares import Outcome

@@ -4,9 +4,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from pimloom.arch.digest import digest
 from pimloom.arch.optics import Optics, switch_table
 from pimloom.arch.optics_events import Story
-from pimloom.arch.system import digest
 from pimloom.arch.units import BITS_PER_BYTE, PS_PER_NS, PS_PER_US
 from pimloom.arch.version import __version__
 from pimloom.cycle_sim.ocs import Burst, Delivered, Light, Outcome, Request, deliver, simulate

@@ -7,8 +7,8 @@ import msgspec
 import numpy as np
 
 from pimloom.arch.command import ACCESSES
+from pimloom.arch.digest import digest
 from pimloom.arch.memory import Memory
-from pimloom.arch.system import digest
 from pimloom.arch.units import BYTES_PER_GB, S_PER_PS
 from pimloom.cycle_sim.memory.channel import Tally
 from pimloom.systems.memory.energy import energies

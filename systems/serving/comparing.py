@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
+from pimloom.arch.digest import digest
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
-from pimloom.arch.system import System, digest
+from pimloom.arch.system import System
 from pimloom.arch.version import __version__
 from pimloom.systems.devices.area import ON_DIES, area_by_part_mm2, area_of_all_mm2, of_devices
 from pimloom.systems.devices.boundary import PARTS, by_part, parts_of

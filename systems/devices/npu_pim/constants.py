@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 
 from pimloom.arch.command import Role
+from pimloom.arch.digest import digest
 from pimloom.arch.pim_channel import PimChannel
-from pimloom.arch.system import digest
 from pimloom.cycle_sim.npu_pim.alone import issue
 from pimloom.cycle_sim.npu_pim.places import PLACE
 from pimloom.mappers.kv import Shape, attend, logit

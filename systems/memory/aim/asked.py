@@ -15,10 +15,10 @@ from msgspec.structs import asdict
 
 from pimloom.arch.aim import AimDevice
 from pimloom.arch.aim_file import load_aim
+from pimloom.arch.digest import decisive, digest
 from pimloom.arch.error import UserError
 from pimloom.arch.files import write_atomic
 from pimloom.arch.part import Part
-from pimloom.arch.system import decisive, digest
 from pimloom.arch.units import BITS_PER_BYTE, BYTES_PER_GB, S_PER_PS
 from pimloom.arch.version import __version__
 from pimloom.cycle_sim.aim.simulate import Queues, simulate
