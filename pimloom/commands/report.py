@@ -78,7 +78,7 @@ def default_folder(study: str) -> Path:
 def make_report(study: str, out: Path | None, quiet: bool, options: Mapping[str, object]) -> Answer:
     """Run a study, write its report. Raises UserError; GateError, when all is written, if a hard gate does not hold."""
     from pimloom.commands.progress import progress_bar
-    from pimloom.commands.running import announced
+    from pimloom.commands.working import announced
 
     folder = folder_of(study)
     own = f"pimloom.{folder}_report"  # of what the room of reports may not enter

@@ -1,24 +1,21 @@
 """What `pimloom run`, `pimloom compare` and their functions do: find out what is asked, work, and say what it took."""
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pimloom.arch.error import UserError
 from pimloom.arch.files import new_folders, prepare_folder, write_atomic
 from pimloom.arch.system import load_system
-from pimloom.commands.outputs import Files, check_outputs
-from pimloom.commands.progress import Progress, progress_bar
+from pimloom.commands.outputs import check_outputs
+from pimloom.commands.working import worked
 from pimloom.systems.asked import Asked, Work
 from pimloom.systems.devices.traits import traits
 
 if TYPE_CHECKING:
     from pimloom.systems.devices.simulate import Window
-
-Found = TypeVar("Found")
 
 # What each kind of system needs is imported inside: numba would slow the other ones down.
 
@@ -81,31 +78,6 @@ class Ran(NamedTuple):
 
     found: Any
     show: Callable[[], object]
-
-
-def worked(prepare: Callable[[], Work[Found]], written: Files, quiet: bool, read: Files | None = None) -> Found:
-    """Do what was asked for; what is written is checked first, and once more when all inputs are known. Raises
-    UserError."""
-    check_outputs(written, read)
-    work = prepare()
-    check_outputs(written, read)
-    with progress_bar(work.title, quiet) as progress:
-        found = work.run(progress if quiet or not work.long else announced(work.long, progress))
-    for said in () if quiet else work.notes():
-        print(f"pimloom: note: {said}", file=sys.stderr)
-    return found
-
-
-def announced(said: str, progress: Progress) -> Progress:
-    """Say it with the first step that is done: what is refused is refused without it."""
-    left = [said]
-
-    def show(done: int, total: int) -> None:
-        if left and done:
-            print(f"pimloom: note: {left.pop()}", file=sys.stderr)
-        progress(done, total)
-
-    return show
 
 
 def run_any(asked: Asked) -> Ran:

@@ -250,7 +250,8 @@ def run_serve(wanted: "Wanted") -> "Online | Goodput":
 
     from pimloom.arch.files import new_folders
     from pimloom.commands.outputs import check_outputs
-    from pimloom.commands.running import PAGE_FILES, check_folder, worked
+    from pimloom.commands.running import PAGE_FILES, check_folder
+    from pimloom.commands.working import worked
     from pimloom.systems.serving.online.asked import online_work
 
     named = {"--trace": wanted.trace, "the system": wanted.system, "--model": wanted.model}

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pimloom.commands.outputs import check_log
-from pimloom.commands.running import worked
+from pimloom.commands.working import worked
 from pimloom.systems.memory.tracing import Wanted, trace_work
 
 if TYPE_CHECKING:
