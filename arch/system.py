@@ -190,6 +190,11 @@ def kind_of(sheet: Sheet) -> str:
     return choice_of(sheet, "kind", KINDS)
 
 
+def kind_named(name: str) -> str:
+    """The kind of a system by name or path, whose other keys are not looked at. Raises UserError."""
+    return kind_of(read_sheet(find("systems", name)))
+
+
 def below_dram(error: UserError, tree: dict[str, Any]) -> UserError:
     """An error about a part's place in a system, where it stands below `dram.` for the user, as some of its own do."""
     said, _, names = str(error).partition(NEAREST)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pimloom.arch.error import UserError
 from pimloom.arch.files import new_folders, prepare_folder, write_atomic
-from pimloom.arch.system import load_system
+from pimloom.arch.system import kind_named, load_system
 from pimloom.commands.outputs import check_outputs
 from pimloom.commands.working import worked
 from pimloom.systems.asked import Asked, Work
@@ -89,7 +89,7 @@ def run_any(asked: Asked) -> Ran:
         raise UserError(f"--window {asked.window}: belongs to --timeline FILE; name one")
     if not 0 <= asked.seed < 1 << 64:
         raise UserError(f"--seed {asked.seed}: expected a whole number from 0 to 2^64 - 1")
-    sequence = traits(load_system(asked.system).spec.kind).sequence
+    sequence = traits(kind_named(asked.system)).sequence
     if sequence == "own":
         return _own(asked)
     _refuse_elsewhere({"devices": asked.devices, "context": asked.context}, asked)
@@ -101,7 +101,7 @@ def run_any(asked: Asked) -> Ran:
 
 def _own(asked: Asked) -> Ran:
     """What a kind of system has of its own."""
-    takes = OWN[load_system(asked.system).spec.kind]
+    takes = OWN[kind_named(asked.system)]
     other = {name: getattr(asked, name) for name in OF_OTHERS if name not in takes.options}
     _refuse(other | {"check": asked.check or None}, takes.why.format(system=asked.system), takes.instead)
     for name in (*takes.options, "every"):
@@ -199,7 +199,7 @@ def _refuse(options: Mapping[str, Any], why: str, instead: Mapping[str, str]) ->
 
 def _refuse_elsewhere(options: Mapping[str, Any], asked: Asked) -> None:
     """Raise UserError for the first of the options, which other systems or other runs have."""
-    alone = traits(load_system(asked.system).spec.kind).sequence == "always"
+    alone = traits(kind_named(asked.system)).sequence == "always"
     for option, value in options.items():
         if value is not None:
             has, instead = (OF_ONE if alone else {}).get(option) or ELSEWHERE[option]

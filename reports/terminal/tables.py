@@ -2,27 +2,32 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
-
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Any
 
 from pimloom.arch.error import one_line
 from pimloom.arch.name_units import figure
+
+if TYPE_CHECKING:  # rich is imported where something is shown: commands that are asked for JSON start sooner
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
 MANY = 5  # columns
 FEW, GAP = 3, 2  # rows that may stand upright; characters between two columns
 PIPE_WIDTH = 118  # columns when stdout is no terminal, so that output is the same everywhere
 
 
-def _console() -> Console:
+def _console() -> "Console":
+    from rich.console import Console
+
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=PIPE_WIDTH)
 
 
-def _table(*columns: str) -> Table:
+def _table(*columns: str) -> "Table":
+    from rich import box
+    from rich.table import Table
+
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for number, column in enumerate(columns):
         name, right = column.removesuffix("|r"), column.endswith("|r")
@@ -31,12 +36,14 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _add(table: Table, *cells: object) -> None:
+def _add(table: "Table", *cells: object) -> None:
     table.add_row(*map(_text, cells))
 
 
-def _text(value: object) -> Text:
+def _text(value: object) -> "Text":
     """As it stands, without markup."""
+    from rich.text import Text
+
     return Text(one_line(value))
 
 

@@ -10,7 +10,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.load import nearest
 from pimloom.arch.neupims import Faults
-from pimloom.arch.system import System, load_system
+from pimloom.arch.system import System, kind_named, load_system
 from pimloom.mappers.packing import round_robin
 from pimloom.systems.asked import Asked, Progress, Work
 from pimloom.systems.devices.npu_pim.served import Served
@@ -110,7 +110,7 @@ def load_faithful(system: str, settings: Sequence[str] | None, fidelity: str) ->
     """A system with overrides, an NPU with or without the faults of its own simulator. Raises UserError."""
     _check_one_of("--fidelity", fidelity, FIDELITIES)
     changed = parse_settings(settings or ())
-    if traits(load_system(system).spec.kind).departures:
+    if traits(kind_named(system)).departures:
         changed = {f"faults.{name}": FIDELITIES[fidelity] for name in Faults.__struct_fields__} | changed
     return load_system(system, changed)
 
