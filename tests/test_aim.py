@@ -15,7 +15,8 @@ from pimloom.cycle_sim.aim import simulate as aim
 from pimloom.cycle_sim.aim.kernels import state
 from pimloom.cycle_sim.aim.simulate import Found, Queues, simulate
 from pimloom.systems.memory.aim import trace_file
-from pimloom.systems.memory.aim.trace_file import Shape, parse_program
+from pimloom.systems.memory.aim.instruction_line import Shape
+from pimloom.systems.memory.aim.trace_file import parse_program
 from tests import naive_aim
 from tests.aim_programs import EVERY_INSTRUCTION, draw_program
 from tests.command import call
@@ -70,8 +71,7 @@ def ours(lines: list[str], part, channels: int, queues: Queues = QUEUES):
     assert same(simulate(part, channels, queues, program.rows), found)
     rows = np.concatenate(log).tolist()
     commands = [
-        [(at, COMMANDS[op], bank, row) for at, where, op, bank, row in rows if where == c]
-        for c in range(channels)
+        [(at, COMMANDS[op], bank, row) for at, where, op, bank, row in rows if where == c] for c in range(channels)
     ]
     return found.cycles, commands, found.left.tolist()
 

@@ -6,7 +6,7 @@ import pytest
 from pimloom.arch.error import UserError
 from pimloom.cycle_sim.aim.banks import BF16, AimBanks, sigmoid
 from pimloom.systems.memory.aim.data import AimData
-from pimloom.systems.memory.aim.trace_file import Shape
+from pimloom.systems.memory.aim.instruction_line import Shape
 from tests.command import call
 
 SHAPE = Shape(2, 16, 16384, 64, 64)

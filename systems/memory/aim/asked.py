@@ -23,8 +23,9 @@ from pimloom.arch.units import BITS_PER_BYTE, BYTES_PER_GB, S_PER_PS
 from pimloom.arch.version import __version__
 from pimloom.cycle_sim.aim.simulate import Queues, simulate
 from pimloom.systems.asked import Progress, Work
+from pimloom.systems.memory.aim.instruction_line import Shape
 from pimloom.systems.memory.aim.outcome import AimOutcome
-from pimloom.systems.memory.aim.trace_file import Program, Shape, read_program
+from pimloom.systems.memory.aim.trace_file import Program, read_program
 from pimloom.systems.memory.compressed import file_size
 from pimloom.systems.settings import parse_settings
 

@@ -20,7 +20,8 @@ from pimloom.arch.units import BITS_PER_BYTE
 from pimloom.cycle_sim.aim.banks import BF16, AimBanks
 from pimloom.cycle_sim.asic_math import Array, add, to_bf16
 from pimloom.cycle_sim.pim_math import LANES
-from pimloom.systems.memory.aim.trace_file import Shape, instruction_words, lines_of
+from pimloom.systems.memory.aim.instruction_line import Shape, instruction_words
+from pimloom.systems.memory.aim.trace_file import lines_of
 
 BANKS = 16  # values of a register, one for each
 SOURCE_CFR, GROUPS_CFR = 0, 1
