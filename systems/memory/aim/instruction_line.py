@@ -1,20 +1,28 @@
 """Host instructions of AiM: what a line says, and the row of integers that the kernel reads."""
 
 import re
-from collections.abc import Sequence
+from array import array
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import partial
+from operator import contains, itemgetter
+from typing import NamedTuple, NoReturn
 
 from pimloom.arch.aim import (
+    BANK,
     BARRIERS,
     CFRS,
     COMMANDS,
     FUNCTION_CFR,
     FUNCTION_ROW,
     INSTRUCTIONS,
+    MASK,
+    N_INSTRUCTION,
     NOTHING,
     PREFIX,
+    ROW,
     SYNC,
+    TIMES,
     Instruction,
 )
 from pimloom.arch.document import nearest, short
@@ -22,7 +30,6 @@ from pimloom.arch.error import UserError, one_line
 
 NUMBER = re.compile("-?(0[xX])?(?(1)[0-9a-fA-F]|[0-9])+")
 MOST_DIGITS = 40
-PLAIN = re.compile(f"[0-9]{{1,{MOST_DIGITS}}}").fullmatch
 MOST_COLUMNS = 1 << 20  # of an instruction; those beyond a row are warned of
 ACCESS = {  # what `R` and `W` name, and the numbers behind it
     ("R", "MEM"): ("channel", "bank", "row"),
@@ -33,6 +40,7 @@ ACCESS = {  # what `R` and `W` name, and the numbers behind it
     ("W", "CFR"): ("id", "value"),
 }
 NO_COMMAND = (NOTHING, 0, 0, -1, -1)
+FIELDS = {TIMES: "opsize", MASK: "mask", BANK: "bank", ROW: "row"}  # of a row, and the operands that they are
 
 
 class Shape(NamedTuple):
@@ -47,7 +55,46 @@ class Shape(NamedTuple):
 
 def instruction_words(line: str) -> list[str]:
     """Words of an instruction, without a comment; none of a blank line."""
-    return line.partition("#")[0].replace(",", " ").split()
+    if "#" in line:
+        line = line.partition("#")[0]
+    return (line.replace(",", " ") if "," in line else line).split()
+
+
+class _Form(NamedTuple):
+    """How an instruction is read. allowed: the numbers of each operand; row: takes its row from its numbers with the
+    constants behind them."""
+
+    name: str
+    found: Instruction
+    allowed: tuple[range, ...]
+    takes_registers: bool
+    constants: tuple[int, ...]
+    row: Callable[[Sequence[int]], tuple[int, ...]]
+
+
+def _form(name: str, found: Instruction, allowed: Mapping[str, range]) -> _Form:
+    """Of AF the row is that of function 0."""
+    operands, fields = found.operands, FIELDS if found.command else {}
+    constants = NO_COMMAND
+    if name in BARRIERS:
+        constants = (SYNC, 1, 0, -1, -1)
+    elif found.command:
+        constants = (COMMANDS.index(found.command), 1, 0, -1, FUNCTION_ROW if name == "AF" else -1)
+    behind = len(operands)
+    places = [operands.index(fields[n]) if fields.get(n) in operands else behind + n for n in range(N_INSTRUCTION)]
+    ranges = tuple(allowed[key] for key in operands)
+    return _Form(name, found, ranges, "gpr" in operands, constants, itemgetter(*places))
+
+
+def _refuse(words: list[str]) -> NoReturn:
+    """Raise UserError for what is no instruction."""
+    if words[0] != "AiM":
+        raise UserError(f"expected R, W or AiM, got '{one_line(short(words[0]))}'")
+    if len(words) < 2:
+        raise UserError(f"AiM: expected an instruction behind it: {', '.join(INSTRUCTIONS)}")
+    known = nearest(words[1].removeprefix(PREFIX), list(INSTRUCTIONS))
+    remedy = known or f"; expected one of {', '.join(INSTRUCTIONS)}"
+    raise UserError(f"unknown instruction '{one_line(short(words[1]))}'{remedy}")
 
 
 @dataclass
@@ -56,7 +103,7 @@ class Reader:
 
     shape: Shape
     names: list[str] = field(default_factory=list)
-    rows: list[tuple[int, ...]] = field(default_factory=list)
+    rows: "array[int]" = field(default_factory=partial(array, "q"))  # [lines, N_INSTRUCTION]
     functions: list[int] = field(default_factory=list)
     known: dict[str, int] = field(default_factory=dict)  # no comments: to know them would take memory for nothing
 
@@ -65,6 +112,8 @@ class Reader:
         ends = {"channel": shape.channels, "bank": shape.banks, "row": shape.rows, "gpr": shape.registers}
         self.allowed = {key: range(end) for key, end in ends.items()}
         self.allowed |= {"mask": range(1, 1 << shape.channels), "opsize": range(1, MOST_COLUMNS + 1)}
+        self.forms = {name: _form(name, found, self.allowed) for name, found in INSTRUCTIONS.items()}
+        self.forms |= {PREFIX + name: form for name, form in self.forms.items()}
 
     def read(self, line: str) -> int:
         """The place of a line that was not read before; -1 of a blank one. Raises UserError without its place."""
@@ -73,7 +122,7 @@ class Reader:
             return -1
         name, row, function = self._access(words) if words[0] in ("R", "W") else self._instruction(words)
         self.names.append(name)
-        self.rows.append(row)
+        self.rows.extend(row)
         self.functions.append(function)
         self.known[line] = len(self.names) - 1
         return self.known[line]
@@ -100,37 +149,25 @@ class Reader:
         return name, NO_COMMAND, -1
 
     def _instruction(self, words: list[str]) -> tuple[str, tuple[int, ...], int]:
-        if words[0] != "AiM":
-            raise UserError(f"expected R, W or AiM, got '{one_line(short(words[0]))}'")
-        if len(words) < 2:
-            raise UserError(f"AiM: expected an instruction behind it: {', '.join(INSTRUCTIONS)}")
-        name = words[1].removeprefix(PREFIX)
-        if name not in INSTRUCTIONS:
-            known = nearest(name, list(INSTRUCTIONS)) or f"; expected one of {', '.join(INSTRUCTIONS)}"
-            raise UserError(f"unknown instruction '{one_line(short(words[1]))}'{known}")
-        found = INSTRUCTIONS[name]
-        numbers = _numbers(name, found.operands, words[2:])
-        self._check(name, found.operands, numbers)
-        given = dict(zip(found.operands, numbers, strict=True))
-        self._check_registers(name, found, numbers, given)
-        return name, self._row(name, found, given), -1
+        form = self.forms.get(words[1]) if words[0] == "AiM" and len(words) > 1 else None
+        if form is None:
+            _refuse(words)
+        name, operands = form.name, form.found.operands
+        numbers = _numbers(name, operands, words[2:])
+        if not all(map(contains, form.allowed, numbers)):
+            self._check(name, operands, numbers)
+        if form.takes_registers:
+            self._check_registers(name, operands, numbers)
+        row = form.row((*numbers, *form.constants))
+        if form.found.alone and row[MASK] & (row[MASK] - 1):
+            raise UserError(f"{name}: expected a mask of one channel, got {row[MASK]:#x}")
+        return name, row, -1
 
-    def _row(self, name: str, found: Instruction, given: dict[str, int]) -> tuple[int, ...]:
-        """Of AF the row of function 0."""
-        if name in BARRIERS:
-            return (SYNC, 1, 0, -1, -1)
-        if not found.command:
-            return NO_COMMAND
-        mask = given["mask"]
-        if found.alone and mask & (mask - 1):
-            raise UserError(f"{name}: expected a mask of one channel, got {mask:#x}")
-        row = FUNCTION_ROW if name == "AF" else given.get("row", -1)
-        return COMMANDS.index(found.command), given.get("opsize", 1), mask, given.get("bank", -1), row
-
-    def _check_registers(self, name: str, found: Instruction, numbers: list[int], given: dict[str, int]) -> None:
+    def _check_registers(self, name: str, operands: Sequence[str], numbers: list[int]) -> None:
         """Raise UserError unless all registers that it takes are there: one a column, or one for each channel."""
-        taken = given.get("opsize", given.get("mask", 1).bit_count())
-        for key, first in zip(found.operands, numbers, strict=True):
+        by_mask = "opsize" not in operands
+        taken = numbers[operands.index("mask")].bit_count() if by_mask else numbers[operands.index("opsize")]
+        for key, first in zip(operands, numbers, strict=True):
             if key == "gpr" and first + taken > self.shape.registers:
                 said = f"registers below {self.shape.registers}, got {first} to {first + taken - 1}"
                 raise UserError(f"{name}: expected {said}")
@@ -151,7 +188,8 @@ class Reader:
 
 
 def _numbers(name: str, expected: tuple[str, ...], words: list[str]) -> list[int]:
-    if len(words) == len(expected) and all(map(PLAIN, words)):
+    digits = "".join(words)
+    if len(words) == len(expected) and len(digits) <= MOST_DIGITS and digits.isascii() and digits.isdigit():
         return list(map(int, words))
     if len(words) != len(expected):
         wanted = f"operands {' '.join(expected)}" if expected else "no operands"

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pimloom.arch.aim import COMMANDS, END, OP, ROW, TIMES
+from pimloom.arch.aim import COMMANDS, END, N_INSTRUCTION, OP, ROW, TIMES
 from pimloom.arch.error import UserError
 from pimloom.systems.memory.aim.instruction_line import Reader, Shape
 from pimloom.systems.memory.compressed import read_blocks
@@ -82,7 +82,8 @@ def _places(reader: Reader, lines: list[str], name: str, before: int) -> list[in
 
 def _rows(reader: Reader, places: np.ndarray) -> np.ndarray:
     """The rows of lines, by their places; AF has that of the function selected last."""
-    rows, selected = np.array(reader.rows, np.int64)[places], np.array(reader.functions)[places]
+    rows = np.array(reader.rows, np.int64).reshape(-1, N_INSTRUCTION)[places]
+    selected = np.array(reader.functions)[places]
     last = np.maximum.accumulate(np.where(selected >= 0, np.arange(len(places)), -1))
     of_function = rows[:, OP] == AF
     rows[of_function, ROW] += np.where(last >= 0, selected[last], 0)[of_function]
