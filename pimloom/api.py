@@ -117,7 +117,7 @@ def run(
     >>> run("gpu_a100", model="gpt3-7b", requests="alpaca", batch=8, tp=2).batch
     8
     """
-    from pimloom.cli import run as command
+    from pimloom.commands.run import run as command
     from pimloom.commands.running import run_any
     from pimloom.systems.asked import Asked
 
@@ -150,7 +150,7 @@ def compare(
     >>> compare(["pim_gpt", "gpu_a100"], model="gpt2", generate=2).first
     'pim_gpt'
     """
-    from pimloom.cli import compare as command
+    from pimloom.commands.run import compare as command
     from pimloom.commands.running import run_compare
 
     if isinstance(systems, str | Path) or not isinstance(systems, Iterable):
@@ -190,7 +190,7 @@ def trace(
     >>> trace("ddr4_3200", pattern="sequential", requests=1000).commands
     {'ACT': 8, 'RD': 1000}
     """
-    from pimloom.cli import trace as command
+    from pimloom.commands.trace import trace as command
     from pimloom.commands.tracing import run_trace
     from pimloom.systems.memory.tracing import Wanted
 
@@ -218,8 +218,8 @@ def aim(
     >>> aim("examples/aim/gemv.aim").cycles
     602
     """
-    from pimloom.cli import aim as command
     from pimloom.commands.aiming import run_aim
+    from pimloom.commands.trace import aim as command
     from pimloom.systems.memory.aim.asked import Wanted
 
     return ask(command, locals(), lambda **read: run_aim(Wanted(**read, quiet=True)))

@@ -32,7 +32,7 @@ def explain(field: str | None = None) -> "Answer":
     >>> explain("dram.timing.tCCD_L").field
     'dram.timing.tCCD_L'
     """
-    from pimloom.cli import explain as command
+    from pimloom.commands.catalogue import explain as command
     from pimloom.commands.catalogue import explained
 
     return ask(command, locals(), explained)

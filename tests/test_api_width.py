@@ -11,13 +11,11 @@ from typing import Any
 import numpy as np
 import pandas
 import pytest
-import typer
 
 import pimloom
-from pimloom import rtl_api
+from pimloom import cli, rtl_api
 from pimloom.answer import Answer
 from pimloom.arch.error import GateError
-from pimloom.cli import GROUPS, app, group
 from pimloom.edge import NOT_IN_PYTHON, in_python, public
 from pimloom.options import KEYED, SEVERAL, WORDED, Option, options_of
 from tests.command import call
@@ -27,10 +25,9 @@ NAMESPACES = {"sweep": "sweeps"}  # pimloom.sweep is a function
 
 def commands() -> dict[str, Any]:
     """Dotted name in Python -> the function of the command."""
-    top: Any = typer.main.get_command(app)
-    found = {name: each.callback for name, each in top.commands.items()}
-    for folder in (name for name in GROUPS if name != "report"):
-        for name, each in group(folder).commands.items():
+    found = {name: cli.command(name).callback for name in cli.COMMANDS}
+    for folder in (name for name in cli.GROUPS if name != "report"):
+        for name, each in cli.command(folder).commands.items():
             found[f"{NAMESPACES.get(folder, folder)}.{name}"] = each.callback
     return {name: inspect.unwrap(function) for name, function in found.items()}
 

@@ -21,7 +21,7 @@ import pytest
 import pimloom
 from pimloom.arch.error import UserError
 from pimloom.sweeping.crew import cluster
-from tests.command import BUILT, ENVIRONMENT, call
+from tests.command import ENVIRONMENT, call
 from tests.fuzz import FILES, NUMBERS, READ_BY, TEXTS, TookLong, broken, limited, spoiled, tried, whole, write_files
 
 pytestmark = pytest.mark.slow
@@ -82,10 +82,10 @@ def leaves(command: Any, name: str = "") -> dict[str, Any]:
 
 
 def commands() -> dict[str, Any]:
-    from pimloom.cli import GROUPS, app, group
+    from pimloom.cli import COMMANDS, GROUPS, command
 
-    grouped = [leaves(group(name), name) for name in GROUPS if name != "report"]
-    return leaves(BUILT(app)) | {words: leaf for found in grouped for words, leaf in found.items()}
+    found = [leaves(command(name), name) for name in (*COMMANDS, *GROUPS) if name != "report"]
+    return {words: leaf for each in found for words, leaf in each.items()}
 
 
 def test_every_command_is_tried_or_left_out_on_purpose() -> None:

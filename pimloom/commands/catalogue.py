@@ -1,8 +1,33 @@
-"""What `pimloom list` and `pimloom explain` find."""
+"""The `pimloom list` and `pimloom explain` commands, and what they find."""
 
 from collections.abc import Mapping
+from typing import Annotated
+
+import typer
 
 from pimloom.answer import Answer
+from pimloom.commands.output import Json
+from pimloom.commands.output import answer as give
+
+app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.command("list", epilog="Example:  pimloom list --json -")
+def list_(json: Json = None) -> Answer:
+    """List parts, systems, AiM devices, controllers, GPUs, models and studies."""
+    return give(listing(), json)
+
+
+@app.command(epilog="Example:  pimloom explain dram.timing.tCCD_L")
+def explain(
+    field: Annotated[
+        str | None,
+        typer.Argument(help="Field of a system or a result, what it begins with (faults), standard or name; else all."),
+    ] = None,
+    json: Json = None,
+) -> Answer:
+    """Explain a field of a system: meaning, unit, values, source, rules; or of a result; or what a standard models."""
+    return give(explained(field), json)
 
 
 def listing() -> Answer:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from pimloom.systems.serving.results.goodput import Goodput
     from pimloom.systems.serving.results.outcome import Online
 
-SHORT = "Serve requests as they arrive, by a scheduler's rules."
+app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+
 EXAMPLE = (
     "Example:  pimloom serve gpu_a100 --model llama-3-8b --arrivals poisson:4/s --requests 500 --slo ttft=1s,tpot=50ms"
 )
@@ -182,6 +183,7 @@ SampleSize = Annotated[
 ]
 
 
+@app.command(epilog=EXAMPLE)
 def serve(
     system: Systems,
     model: run_options.Model,
