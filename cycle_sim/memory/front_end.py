@@ -33,13 +33,13 @@ class FrontEnd:
 
     def feed(self, channel: np.ndarray, requests: Requests) -> None:
         """Go on until all requests are accepted, in order; request i goes to channel[i]. Raises UserError."""
-        i, code, few_ck = 0, q.MORE, self.channels[0].few_ck
+        i, code, few_ck, clocks = 0, q.MORE, self.channels[0].few_ck, CLOCKS * len(self.channels)
         requests = requests._replace(when=requests.when.copy())
         while i < len(channel):
             self._restack()
             # after a rest, its request is served, however far the channel came
             end, rest_ck = (i + 1, int(FAR)) if code == q.REST else (len(channel), few_ck)
-            code, i, self._next_ck = self._run(self._stack, channel, *requests, i, end, self._next_ck, rest_ck, CLOCKS)
+            code, i, self._next_ck = self._run(self._stack, channel, *requests, i, end, self._next_ck, rest_ck, clocks)
             if code != q.MORE:
                 self._serve(code, self.channels[channel[i]], int(requests.when[i]))
             elif any(each.stopped for each in self.channels):
