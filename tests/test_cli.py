@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 import pimloom
+from pimloom.cli import COMMANDS, GROUPS, command
 from pimloom.systems.devices.result import Result
 from tests.command import ENVIRONMENT, call, spawn
 
@@ -168,9 +169,17 @@ def test_check_and_seed_change_no_number() -> None:
 
 def test_help_is_light() -> None:
     heavy = "numba", "matplotlib", "pandas", "scipy", "numpy", "rich.table"
-    look = f"import sys, pimloom.cli; print([m for m in {heavy} if m in sys.modules])"
+    load = "from pimloom.cli import COMMANDS, command; [command(name) for name in COMMANDS]"
+    look = f"import sys; {load}; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", look], env=ENVIRONMENT, capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, *GROUPS])
+def test_a_command_has_no_option_of_the_whole_and_one_line_in_its_help(name: str) -> None:
+    shown = call("--help").out
+    assert re.search(rf"^  {name} +[A-Z]", shown, re.MULTILINE)
+    assert not {"install_completion", "show_completion"} & {option.name for option in command(name).params}
 
 
 # The timeline: times as exact numbers, in us.

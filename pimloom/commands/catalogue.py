@@ -9,7 +9,7 @@ from pimloom.answer import Answer
 from pimloom.commands.output import Json
 from pimloom.commands.output import answer as give
 
-app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
 @app.command("list", epilog="Example:  pimloom list --json -")

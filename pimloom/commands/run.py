@@ -10,7 +10,7 @@ from pimloom.commands.completing import names
 from pimloom.commands.counts import count, some_folder
 from pimloom.commands.output import Json, Quiet, output
 
-app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
 @app.command(epilog=run_options.EXAMPLES)

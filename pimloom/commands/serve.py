@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pimloom.systems.serving.results.goodput import Goodput
     from pimloom.systems.serving.results.outcome import Online
 
-app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 EXAMPLE = (
     "Example:  pimloom serve gpu_a100 --model llama-3-8b --arrivals poisson:4/s --requests 500 --slo ttft=1s,tpot=50ms"

@@ -5,7 +5,7 @@ import typer
 from pimloom.commands import trace_options
 from pimloom.commands.output import Json, Quiet, output
 
-app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
 @app.command(epilog="Example:  pimloom trace hbm2 --pattern random --requests 1e6 --commands commands.csv.gz")
