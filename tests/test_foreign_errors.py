@@ -49,6 +49,14 @@ def test_dramsim3_says_what_the_tool_ignores_and_replaces(old, new, line):
     assert f"a.ini:{line}" in ini(changed(INI, old, new)).warnings
 
 
+@pytest.mark.parametrize("wl", [49, 50, 60])
+def test_dramsim3_warns_of_a_wait_that_may_end_before_clock_0(wl):
+    """A write waits CL + burst + tRTRS - CWL = 27 - CWL for a read, which comes tRCD = 22 behind an ACT."""
+    wrapped = "a wait of {} CK between reads and writes is none; in DRAMsim3 one that ends before clock 0 never ends"
+    said = [f"a.ini:13: CWL: {wrapped.format(27 - wl)}"]
+    assert [w for w in ini(changed(INI, "CWL = 16", f"CWL = {wl}")).warnings if "CWL" in w] == (said if wl > 49 else [])
+
+
 def test_dramsim3_warns_of_defaults_without_a_line():
     said = "a.ini: channel_size = 1024 becomes 8192 MB: a rank is larger"
     assert said in ini(changed(INI, "channel_size = 16384", "")).warnings
@@ -135,8 +143,11 @@ def test_ramulator_says_what_has_no_effect(old, new, line):
 @pytest.mark.parametrize(
     ("old", "new", "line"),
     [
-        ("impl: GenericDDR", "impl: HBM34",
-         f"11: {AT}.impl: expected one of GenericDDR, HBM12, got HBM34; nearest: HBM12"),
+        (
+            "impl: GenericDDR",
+            "impl: HBM34",
+            f"11: {AT}.impl: expected one of GenericDDR, HBM12, got HBM34; nearest: HBM12",
+        ),
         ("impl: GenericDDR", "impl: HBM12", f"11: {AT}.impl: expected GenericDDR for DDR4, got HBM12"),
         ("FRFCFS-RowHit", "BLISS", f"18: {AT}.scheduler.impl: expected one of FRFCFS, FRFCFS-RowHit, got BLISS"),
         ("AllBank", "PerBank", f"20: {AT}.refresh_manager.impl: expected one of AllBank, NoRefresh, got PerBank"),

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from pimloom.arch.document import nearest, short
 from pimloom.arch.foreign.dramsim3_config import GDDR, HBM, Config
+from pimloom.arch.foreign.dramsim3_rules import wraps
 
 OUTPUT = (("other", "epoch_period"), ("other", "output_level"), ("other", "output_prefix"))  # of reports only
 ASLEEP = ("tCKESR", "tXS", "IDD6x", "sref_threshold")  # of self-refresh: most files give them, few enable it
@@ -126,6 +127,9 @@ def _quirks(config: Config) -> Iterator[tuple[int, str]]:
     if config.flag["enable_self_refresh"]:
         at = config.ini.line("system", "enable_self_refresh") or 0
         yield at, "enable_self_refresh: in DRAMsim3 only ranks that were never used sleep"
+    if below := wraps(config):
+        said = f"CWL: a wait of {below} CK between reads and writes is none"
+        yield config.ini.line("timing", "CWL") or 0, f"{said}; in DRAMsim3 one that ends before clock 0 never ends"
 
 
 def _defaults(config: Config) -> Iterator[str]:

@@ -64,6 +64,13 @@ def rules(config: Config) -> tuple[Rule, ...]:
     return _merged([rule for rule in found if int(rule.wait) > 0])
 
 
+def wraps(config: Config) -> int:
+    """The furthest below 0 [CK] that a wait between column commands is, where one may issue so early that the sum is
+    below clock 0; else 0."""
+    lowest = min(min(_there(config, pairs.waits)) for pairs in _column_to_column(config))
+    return lowest if lowest < -max(1, min(_row_to_column(config))) else 0
+
+
 def _row_to_column(config: Config) -> tuple[int, int]:
     """Waits [CK] from ACT to a read and to a write."""
     n = config.number
@@ -132,8 +139,7 @@ def _placed(config: Config, waits: Waits) -> Iterator[tuple[Level, int, bool]]:
     A wait that no nearer place undercuts stands one level higher, for all below it; else it binds siblings only.
     Places that the device does not have undercut nothing.
     """
-    n, places = config.number, [w if w > 0 else 0 for w in waits]
-    exists = (True, n["banks_per_group"] > 1, n["bankgroups"] > 1, n["ranks"] > 1)
+    places, exists = [w if w > 0 else 0 for w in waits], _exist(config)
     sibling = (BANK, BANK, Level.BANK_GROUP, RANK)
     around = (BANK, Level.BANK_GROUP, RANK, Level.CHANNEL)
     said = 0
@@ -146,6 +152,16 @@ def _placed(config: Config, waits: Waits) -> Iterator[tuple[Level, int, bool]]:
             yield around[place], said, False
         else:
             yield sibling[place], places[place], True
+
+
+def _exist(config: Config) -> tuple[bool, ...]:
+    """Whether the device has each of the places of `Waits`."""
+    n = config.number
+    return True, n["banks_per_group"] > 1, n["bankgroups"] > 1, n["ranks"] > 1
+
+
+def _there(config: Config, waits: Waits) -> list[int]:
+    return [wait for wait, exists in zip(waits, _exist(config), strict=True) if exists]
 
 
 def _merged(rules: list[Rule]) -> tuple[Rule, ...]:
