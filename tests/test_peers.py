@@ -42,6 +42,18 @@ def test_every_workload_meets_every_system(tmp_path: Path) -> None:
     assert f"{fastest['system']} is the fastest" in text and "at most 1 at once" in text
 
 
+def test_who_attends_for_nothing_is_not_the_thriftiest(tmp_path: Path) -> None:
+    """What the processors draw that attend on `attacc_host` is not known: it has less energy than the same box whose
+    GPUs attend, and neither wins by that nor stands in a figure."""
+    work = Workload("gpt3-xl", 8, 512)
+    page = study.run_study(tmp_path, lambda done, total: None, (work,), ("attacc_host", "attacc_gpu"))
+    host, gpus = (float(row["mj_per_token"]) for row in rows(tmp_path))
+    text = page.read_text()
+    assert host < gpus and "attacc_gpu is the thriftiest" in text and "attacc_host is the thriftiest" not in text
+    alone = study.run_study(tmp_path, lambda done, total: None, (work,), ("attacc_host",)).read_text()
+    assert "Figure 1" in text and "Figure 1" not in alone and "thriftiest</" in alone
+
+
 def test_a_step_is_that_of_the_device() -> None:
     system, llm = load_system("attacc"), load_llm("llama-2-7b")
     run = device_of(system, llm, Share(1, 32, outside=False)).step(Batch.decode([300] * 8))

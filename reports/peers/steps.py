@@ -8,6 +8,7 @@ from pimloom.arch.system import System
 from pimloom.arch.units import J_PER_MJ, S_PER_MS
 from pimloom.systems.devices.boundary import by_part, parts_of
 from pimloom.systems.devices.device import Device, Share, device_of
+from pimloom.systems.devices.without_energy import HOST_DRAWS, standby_note
 from pimloom.workload.batch import Batch
 
 
@@ -24,7 +25,8 @@ class Workload(NamedTuple):
 
 class Found(NamedTuple):
     """A step of all layers: time [ms], energy of a token [mJ] by part of the boundary, memory of the system [bytes],
-    the kind of work that takes longest by itself and its share of the step; or the reason why there is none."""
+    the kind of work that takes longest by itself and its share of the step; or the reason why there is none. whole:
+    whether all that works has a figure in the energy."""
 
     system: str
     workload: Workload
@@ -34,6 +36,7 @@ class Found(NamedTuple):
     memory_bytes: int | None = None
     bound: str | None = None
     bound_share: float | None = None
+    whole: bool = True
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -72,4 +75,5 @@ def _run(device: Device, system: System, work: Workload) -> Found:
         memory_bytes=device.capacity().memory_bytes,
         bound=bound.name if bound else None,
         bound_share=bound.share if bound else None,
+        whole=standby_note(system) != HOST_DRAWS,
     )

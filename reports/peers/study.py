@@ -62,9 +62,12 @@ def _page(found: Sequence[Found], workloads: Sequence[Workload]) -> Page:
 
 WINNERS = (
     "The fastest and the thriftiest of those that run the workload. They are not of one size: memory tells how much "
-    "there is of each."
+    "there is of each. A system of which something that works has no figure of energy is not the thriftiest."
 )
-FIGURES = "Right and down is better. A line joins batches of one system, at the longest context."
+FIGURES = (
+    "Right and down is better. A line joins batches of one system, at the longest context. A system of which something "
+    "that works has no figure of energy has no line."
+)
 STEPS = "All layers; a dash: no figure. Bound: the kind of work that takes longest by itself, at its full rate."
 REFUSED = "In the words of the command line."
 
@@ -78,7 +81,7 @@ def _winner(work: Workload, found: Sequence[Found]) -> dict[str, object] | None:
     ran = _of(work, found)
     if not ran:
         return None
-    told = sorted((one for one in ran if one.mj_per_token), key=lambda one: one.mj_per_token or 0.0)
+    told = sorted((one for one in ran if one.mj_per_token and one.whole), key=lambda one: one.mj_per_token or 0.0)
     return {
         "workload": str(work), "fastest": ran[0].system, "step_ms": ran[0].step_ms,
         "thriftiest": told[0].system if told else None, "mj": told[0].mj_per_token if told else None,
@@ -127,7 +130,8 @@ def _cards(won: Sequence[dict[str, object]]) -> list[Card]:
 def _figure(model: str, context: int, found: Sequence[Found]) -> Figure | None:
     series: dict[str, list[tuple[float, float]]] = {}
     for one in found:
-        if one.workload.model == model and one.workload.context == context and one.tokens_per_s and one.mj_per_token:
+        here = one.workload.model == model and one.workload.context == context and one.whole
+        if here and one.tokens_per_s and one.mj_per_token:
             series.setdefault(one.system, []).append((one.tokens_per_s, one.mj_per_token))
     if not series:
         return None
