@@ -35,6 +35,14 @@ MIXTRAL = load_llm("mixtral-8x7b")
         ({"devices": "5", "arrangement": "split"}, "split takes halves of the devices; take an even number"),
         ({"nodes": "3"}, "8 experts of mixtral-8x7b: expected to come out even over 12 devices; nearest: 2 or 4"),
         (
+            {"nodes": "16", "devices": "2", "expert_tp": "false"},
+            "nodes: 8 experts of mixtral-8x7b: each is cut over 4 devices, and a node has 2; nearest: 8",
+        ),
+        (
+            {"nodes": "3", "devices": "8", "expert_tp": "false"},
+            "8 experts of mixtral-8x7b: each is cut over 3 devices, and a node has 8; nearest: 2 or 4",
+        ),
+        (
             {"device.memory_bytes": "10000000000"},
             "no room for keys and values; take 16 .--set nodes=2 --set dev",
         ),

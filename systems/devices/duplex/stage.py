@@ -86,17 +86,21 @@ class Stages:
         assert self.experts
 
     def _check_experts(self) -> None:
-        """Raise UserError unless they come out even over the groups that share one."""
+        """Raise UserError unless they come out even over the groups that share one, each of which is of one node."""
         experts, name = self.llm.num_experts, self.llm.name
 
+        def shared(nodes: int) -> int:
+            return self.half if self.system.expert_tp else max(nodes * self.half // experts, 1)
+
         def even(nodes: int) -> bool:
-            every = nodes * self.half
-            tp = self.half if self.system.expert_tp else max(every // experts, 1)
-            return not every % tp and not experts % (every // tp)
+            every, tp = nodes * self.half, shared(nodes)
+            return not (every % tp or experts % (every // tp) or self.half % tp)
 
         if experts > 1 and not even(self.nodes):
             fit = next_to(self.nodes, filter(even, range(1, 2 * self.nodes + experts)))
             said = f"{experts} experts of {name}: expected to come out even over {self.every} devices"
+            if self.half % (tp := shared(self.nodes)):
+                said = f"{experts} experts of {name}: each is cut over {tp} devices, and a node has {self.half}"
             if not self.system.expert_tp and not experts % self.nodes:
                 raise UserError(f"{said}; set expert_tp=true{f', or nodes to {fit}' if fit else ''}")
             raise UserError(f"nodes: {said}; nearest: {fit}" if fit else f"{said}; take another number of devices")
