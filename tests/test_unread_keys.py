@@ -38,6 +38,14 @@ def test_an_ideal_memory_has_no_commands(place: str, value: str) -> None:
         load_system("duplex", {place: value, "memory": "ideal"})
 
 
+@pytest.mark.parametrize("name", ["nCCDAB", "nCCDSB"])
+def test_the_distance_of_macs_is_read_under_the_power_limit(name: str) -> None:
+    place, llm = f"dram.timing.{name}", load_llm("gpt3-7b")
+    boxed(load_system("attacc", {place: "5 nCK"}), llm, released=False)
+    with pytest.raises(UserError, match=f"^--set {place}: .* 4 clocks apart; set stacks.power_limited=true"):
+        boxed(load_system("attacc", {place: "5 nCK", "stacks.power_limited": "false"}), llm, released=False)
+
+
 def test_writes_are_served_before_their_queue_is_full() -> None:
     load_aim("gddr6_aim", {"drain_from": "33"})
     with pytest.raises(UserError, match=r"^--set drain_from: expected at most queue_entries = 33, got 34"):

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from pimloom.arch.attacc import AttAccSystem, StudyGpu
+from pimloom.arch.document import SET
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.name_units import counted
@@ -134,6 +135,10 @@ def _stacks(system: System, spec: AttAccSystem) -> Stacks | None:
         return None
     part = system.memory
     if not s.power_limited:
+        for place in (f"dram.timing.{name}" for name in LIMITED):
+            if system.where(place).startswith(SET):
+                said = f"without the power limit MACs are {UNLIMITED_CK} clocks apart"
+                raise UserError(f"{SET} {place}: {said}; set stacks.power_limited=true, or leave it out")
         free = {name: Time(UNLIMITED_CK) for name in LIMITED}
         part = replace(part, timing={**part.timing, **free})
     return Stacks(part, Placement(s.placement), s.power_limited, s.each, s.pipelined, s.co_processing)
