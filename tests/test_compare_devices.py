@@ -66,6 +66,26 @@ def test_the_header_says_what_each_system_has() -> None:
     assert "tensor parallel over 2, without" in " ".join(same.out.split()) and "as its file has it" not in same.out
 
 
+def test_who_has_other_experts_is_told(tmp_path: Path) -> None:
+    """Duplex draws experts by itself, the others deal tokens evenly, so that more experts are read."""
+    text = (SYSTEMS / "duplex.yaml").read_text().replace("memory: simulated", "memory: ideal")
+    text = text.replace("contention: true", "contention: false")
+    files = {name: tmp_path / f"{name}.yaml" for name in ("draws", "even", "skewed")}
+    files["draws"].write_text(text)
+    files["even"].write_text(text.replace("drawn: true", "drawn: false"))
+    files["skewed"].write_text(text.replace("drawn: true", "drawn: false").replace("zipf: 0 ", "zipf: 1 "))
+
+    def told(*systems: Any, model: str = "mixtral-8x7b") -> list[str]:
+        found = compared(list(systems), tp=4, model=model, batch=4, layers=1)
+        return [note for note in found.notes if "experts" in note]
+
+    drawn, skewed = told(*files.values(), "gpu_h100")
+    assert drawn.startswith("draws: tokens draw their experts") and "routing.drawn: false" in drawn
+    assert skewed.startswith("skewed: experts get tokens by the shares")
+    assert not told(files["draws"], files["even"])  # both of Duplex
+    assert not told(files["draws"], "gpu_h100", model="gpt2")  # which has none
+
+
 def test_one_device_of_a_system_that_has_several_is_a_reason() -> None:
     found = compared(["duplex", "gpu_a100"], tp=1)
     said = "tp=1: duplex has 4 devices that share each layer; write devices: 1 in a copy of its file"

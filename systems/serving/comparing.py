@@ -24,6 +24,7 @@ from pimloom.systems.devices.without_energy import energy_note
 from pimloom.systems.serving import interpolation
 from pimloom.systems.serving.devices import tp_of, where_nothing_is_set
 from pimloom.systems.serving.generation import Generated, check, generated
+from pimloom.systems.serving.notes import expert_note
 from pimloom.systems.serving.stepping import Progress, Simulated, Wanted, longest, simulated
 from pimloom.systems.serving.why import why
 from pimloom.systems.viewed import Viewed
@@ -250,6 +251,7 @@ def notes(
 ) -> list[str]:
     """What a reader must know to take the figures for what they are. asked: whether `tp` is what somebody asked for."""
     alike: dict[str, list[str]] = {}
+    ran = [system for system, row in zip(systems, found, strict=True) if row.reason is None]
     for system, row in zip(systems, found, strict=True):
         has, there = traits(system.kind), row.reason is None
         applies = {has.not_here: wanted.outside, has.sending: (row.tp or 1) > 1, WHOLE: has.sequence == "own"}
@@ -263,6 +265,8 @@ def notes(
         for note in (energy_note(system, row.tp or 1, told=told), interpolation.said(row.interpolation_error)):
             if note and row.reason is None:
                 alike.setdefault(note, []).append(system.name)
+        if row.reason is None and (note := expert_note(system, llm, ran)):
+            alike.setdefault(note, []).append(system.name)
         for note in padded_notes(system, llm, row.tp or 1):
             alike.setdefault(note, []).append(system.name)
         if not asked and (row.tp or 1) > 1:
