@@ -180,6 +180,10 @@ def test_the_study_holds_and_says_if_it_does_not(tmp_path, monkeypatch) -> None:
     shown = page.read_text()
     assert "1.847" in shown and "headline claim" not in shown and "not reproduced" in shown and "does not fit" in shown
     assert ">1 of 7</dd>" in shown.replace("\n", "") and "2 more are shown without a verdict" in shown
+    for row in study.headline(checks).rows:  # of gains over the boxes, not of options, which name a model, too
+        for what, ours, verdict in (("over DGX_Base", "ours", "over_verdict"), ("saved", "saved", "saved_verdict")):
+            (own,) = (c for c in checks if f"gain, {row['model']}, " in c["check"] and c["check"].endswith(what))
+            assert (row[ours], row[verdict]) == (own["ours"], own["verdict"])
     monkeypatch.setattr(study, "counts_of", lambda row: dict.fromkeys(("MAC", "SFM", "MVGB", "MVSB", "WRGB"), 1))
     monkeypatch.setattr(study, "rows_of", lambda name: [] if name == "cycles.csv" else rows_of(name))
     with pytest.raises(GateError, match="hard gates that do not hold: MAC: 3 heads"):

@@ -143,12 +143,17 @@ def headlines() -> list[Check]:
     not known, and neither is ours where the weights do not fit at 16 bits."""
     found = []
     for row in rows_of("headline.csv"):
-        said = f"{row['model']}, {LONG:,} + {SHORT} tokens, as many requests as fit: "
+        said = said_of(row["model"])
         pairs = ("throughput over DGX_Base", "over_base", "×"), ("energy of a token saved", "energy_saved_percent", "%")
         ours = _over_gpus(row["id"])
         for nth, (what, key, unit) in enumerate(pairs):
             found.append(_gain(said + what, ours and ours[nth], float(row[key]), unit))
     return found
+
+
+def said_of(model: str) -> str:
+    """How the rows of `headlines` begin that are of a model, behind GAIN; those of `gains` name models, too."""
+    return f"{model}, {LONG:,} + {SHORT} tokens, as many requests as fit: "
 
 
 def _over_gpus(model: str) -> tuple[float, float] | None:
