@@ -197,3 +197,16 @@ def test_more_stages_than_layers_are_refused(options: str) -> None:
 def test_only_messages_that_are_sent_draw(devices: int, stages: int, tensor: int, values: int) -> None:
     """Onward from each stage; within a layer where several devices share it; 16 bits of 4.4 pJ."""
     assert deal(devices, stages, tensor).token(1).energy_pj["link"] == pytest.approx(values * 16 * 4.4)
+
+
+@pytest.mark.parametrize("devices", [1, 3, 8, 32])
+def test_a_layer_whose_next_one_is_beside_it_sends_nothing(devices: int) -> None:
+    """A token crosses the link once a device, in time as in energy, however many layers lie side by side in each."""
+    found = deal(devices, 32, 1)
+    cost = found.token(1)
+    leg_ns = 180 + 43 * 256 / (144 // devices * 8 * 0.5 * 2**30) * 1e9  # 4096 values in 128 messages, three to a flit
+    used = -(-32 // -(-32 // devices))
+    assert cost.layer.link * 32 == pytest.approx(used * leg_ns * 1e-6)
+    assert cost.energy_pj["link"] == pytest.approx(used * 4096 * 16 * 4.4)
+    released = placed(load_system("cent", {"devices": str(devices)}), LLM, 32, 1, released=True)
+    assert released.token(1).layer.link == pytest.approx(leg_ns * 1e-6)

@@ -103,11 +103,12 @@ class Placed:
 
     @cached_property
     def _link_ms(self) -> float:
-        """As released a layer of one device pays for sending it nothing, too."""
+        """Of a layer; of layers side by side in a device the last one sends. As released each does, and a layer of one
+        device pays for sending it nothing, too."""
         spec, layer, layers = self.system, self.layer, self.llm.num_hidden_layers
         onward = next_ns(spec.link, spec.devices, layer.hidden, spec.element_bits)
         if self.piped:
-            return onward / NS_PER_MS
+            return onward * (1 if self.released else self.used_devices / layers) / NS_PER_MS
         within = 0.0
         if self.tensor > 1 or self.released:
             within = shared_ns(spec.link, spec.devices, self.tensor, layer.hidden, layer.ffn, spec.element_bits)
