@@ -63,6 +63,10 @@ class Porch(TyperGroup):
         name, _, rest = super().resolve_command(ctx, args)
         return name, command(str(name)), rest
 
+    def whole(self) -> dict[str, Any]:
+        """All commands with their options, for who looks for one."""
+        return {name: command(name) for name in COMMANDS}
+
 
 def command(name: str) -> Any:
     """A command, or a group with its commands."""

@@ -52,7 +52,7 @@ def _elsewhere(error: Exception, context: Any) -> str | None:
     option, root = getattr(error, "option_name", None), context and context.find_root().command
     if not option or not hasattr(error, "possibilities") or option == "--help":
         return None
-    commands = getattr(root, "commands", {})
+    commands = root.whole() if hasattr(root, "whole") else {}
     having = [name for name, command in commands.items() if any(option in at.opts for at in command.params)]
     if not having:
         return None
