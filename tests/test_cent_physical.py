@@ -73,11 +73,11 @@ def test_a_score_costs_what_it_needs(devices: int, stages: int | None, context: 
 
 
 def test_the_slowest_stage_makes_the_throughput() -> None:
-    """70B in 32 stages: 16 of three layers, 16 of two."""
+    """70B in 32 stages: 16 of three layers, 16 of two; each sends to the next one once."""
     asked = Asked("cent", "llama-2-70b", devices=32, pp=32, tp=1, prompt=0, generate=128)
     *_, point = cent_work(asked).run(lambda done, total: None).points
-    layer_s = (point.pim_s + point.link_s + point.near_memory_s) / 80
-    assert point.tokens_per_s == pytest.approx(1 / (3 * layer_s)) == pytest.approx(1504, rel=0.001)
+    stage_s = 3 * (point.pim_s + point.near_memory_s) / 80 + point.link_s / 32
+    assert point.tokens_per_s == pytest.approx(1 / stage_s) == pytest.approx(1504, rel=0.001)
     step = device_of(load_system("cent", {"devices": "8"}), LLM, Share(tp=1, layers=32)).step(Batch.decode([128] * 64))
     even = cent_work(Asked("cent", "llama-2-7b", devices=8, pp=32, prompt=0, generate=128)).run(lambda *_: None)
     assert 64 / step.time_s == pytest.approx(even.points[-1].tokens_per_s, rel=1e-6)
@@ -208,5 +208,7 @@ def test_a_layer_whose_next_one_is_beside_it_sends_nothing(devices: int) -> None
     used = -(-32 // -(-32 // devices))
     assert cost.layer.link * 32 == pytest.approx(used * leg_ns * 1e-6)
     assert cost.energy_pj["link"] == pytest.approx(used * 4096 * 16 * 4.4)
+    stage = cost.layer.pim + cost.layer.near_memory + leg_ns * 1e-6  # the slowest one: it sends
+    assert deal(devices, 32, 1).beat_ms(cost) == pytest.approx(max(stage, cost.token_ms / 32))
     released = placed(load_system("cent", {"devices": str(devices)}), LLM, 32, 1, released=True)
     assert released.token(1).layer.link == pytest.approx(leg_ns * 1e-6)

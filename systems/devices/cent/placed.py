@@ -65,10 +65,10 @@ class Placed:
         return ceil_div(self.llm.num_hidden_layers, self.stages)
 
     def beat_ms(self, cost: TokenCost) -> float:
-        """Time between two tokens that leave full stages [ms]: that of the slowest one. What stands before and behind
-        the layers is dealt evenly, as released, where layers are, too."""
-        even = cost.token_ms / self.stages
-        return even if self.released else max(even, cost.layer.all * self.stage_layers)
+        """Time between two tokens that leave full stages [ms]: that of the slowest one, which sends onward. What stands
+        before and behind the layers is dealt evenly, as released, where layers are, too."""
+        even, layer = cost.token_ms / self.stages, cost.layer.pim + cost.layer.near_memory + self._within_ms
+        return even if self.released else max(even, layer * self.stage_layers + self._onward_ms)
 
     @cached_property
     def place(self) -> Place:
@@ -102,17 +102,27 @@ class Placed:
         return {cause: j + mw.get(cause, 0.0) * waits_ns for cause, j in pj.items()}
 
     @cached_property
+    def _onward_ms(self) -> float:
+        """From one device to the next."""
+        spec = self.system
+        return next_ns(spec.link, spec.devices, self.layer.hidden, spec.element_bits) / NS_PER_MS
+
+    @cached_property
+    def _within_ms(self) -> float:
+        """Of a layer, among the devices that share it; as released also of one device, which sends nothing."""
+        spec, layer = self.system, self.layer
+        if self.piped or (self.tensor == 1 and not self.released):
+            return 0.0
+        return shared_ns(spec.link, spec.devices, self.tensor, layer.hidden, layer.ffn, spec.element_bits) / NS_PER_MS
+
+    @property
     def _link_ms(self) -> float:
-        """Of a layer; of layers side by side in a device the last one sends. As released each does, and a layer of one
-        device pays for sending it nothing, too."""
-        spec, layer, layers = self.system, self.layer, self.llm.num_hidden_layers
-        onward = next_ns(spec.link, spec.devices, layer.hidden, spec.element_bits)
-        if self.piped:
-            return onward * (1 if self.released else self.used_devices / layers) / NS_PER_MS
-        within = 0.0
-        if self.tensor > 1 or self.released:
-            within = shared_ns(spec.link, spec.devices, self.tensor, layer.hidden, layer.ffn, spec.element_bits)
-        return (within if self.released else within + onward * self.stages / layers) / NS_PER_MS
+        """Of a layer, the mean of all: the last one of a device or stage sends onward. As released each does where each is
+        a stage, and else none."""
+        if self.released:
+            return self._onward_ms if self.piped else self._within_ms
+        sending = self.used_devices if self.piped else self.stages
+        return self._within_ms + self._onward_ms * sending / self.llm.num_hidden_layers
 
     def _all(self, main: Drawn, context: int) -> tuple[dict[str, float], float, float]:
         """Energy of a token in all devices, and of what works while one layer does; time of all devices' channels."""
