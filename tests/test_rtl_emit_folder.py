@@ -17,12 +17,14 @@ from pimloom.rtl.blocks import BLOCKS
 from pimloom.rtl.flow.emit.folder import files_of, without_bench, write_folder
 from pimloom.rtl.flow.emit.record import Recording
 from pimloom.rtl.flow.emit.rules import assertions
+from pimloom.rtl.flow.emit.runs import RUNS
 from pimloom.rtl.flow.npu_pim.traffic import Size, small
 from pimloom.rtl.flow.simulator.environment import Simulator, environment
 from pimloom.rtl.flow.stimulus import own_table, shrink
 from pimloom.rtl.npu_pim.channel import NpuPimChannel
 from pimloom.rtl.verilog import to_verilog
 from tests.command import call
+from tests.slow import slow
 
 PART = "gddr6_pim_gpt"
 MORE = 200  # clocks
@@ -39,13 +41,60 @@ def make(folder: Path, simulator: Simulator, tmp_path: Path) -> subprocess.Compl
         return subprocess.run(command, env=os.environ | own, capture_output=True, text=True, check=False)
 
 
-def test_the_folder_holds_what_an_engineer_asks_for(tmp_path: Path) -> None:
+WAVES = """$timescale 1ps $end
+ $scope module TOP $end
+  $var wire 1 ) clk $end
+  $scope module timer $end
+   $var wire 1 ) clk $end
+   $var wire 1 * rst $end
+   $var wire 4 + busy [3:0] $end
+   $var wire 1 , arm $end
+   $var wire 3 " left_0 [2:0] $end
+  $upscope $end
+ $upscope $end
+$enddefinitions $end
+
+#0
+b101 "
+0)
+0*
+b0000 +
+1,
+#1
+b011 "
+1)
+b0001 +
+#2
+0)
+0,
+#3
+1)
+b0011 +
+#4
+0)
+1*
+#5
+1)
+b0000 +
+"""  # as Verilator writes it
+
+
+@pytest.mark.parametrize("recorded", ["as written here", slow("by Verilator")])
+def test_the_folder_holds_what_an_engineer_asks_for(tmp_path: Path, monkeypatch, recorded: str) -> None:
     out = tmp_path / "timer"
+    if recorded == "as written here":
+        monkeypatch.setitem(RUNS, "timer", lambda block, part, verilog, waves: waves.write_text(WAVES) and "")
     assert call("rtl", "emit", "timer", "-o", f"{out}/", "--quiet") == (0, "", "")
     assert {file.name for file in out.iterdir()} == {
         "Makefile", "run.py", "test_timer.py", "timer.core", "timer.gtkw", "timer.sdc", "timer.v", "timer.vlt",
         "vectors.txt", "ports.vlt",
     }  # fmt: skip
+    names, *rows = (out / "vectors.txt").read_text().splitlines()
+    assert names == "rst arm | busy"
+    if recorded == "as written here":  # a row before each rising edge, and a dot for what it was
+        assert rows == ["0 1 0", ". 0 1", "1 . 3"]
+    else:
+        assert len(rows) > 100 and {row.split()[-1] for row in rows} > {"0", "1", "3", "7"}
     assert "create_clock -name clk -period 0.5 " in (out / "timer.sdc").read_text()  # 2 GHz
     assert not any("pimloom." in line for line in (out / "test_timer.py").read_text().splitlines() if "import" in line)
 

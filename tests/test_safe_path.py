@@ -56,13 +56,26 @@ def ran(folder: Path, *arguments: str, program: tuple[Path | str, ...] = (SCRIPT
 API = (sys.executable, "-P", "-c")
 
 
+SEVERAL = """
+import runpy, sys
+for words in {every!r}:
+    sys.argv = ["pimloom", *words.split()]
+    try:
+        runpy.run_path({script!r}, run_name="__main__")
+    except SystemExit as end:
+        assert not end.code, words
+import pimloom
+assert len(pimloom.sweep("s.yaml", out="s")) == 2
+"""
+
+
 def test_a_sweep_and_what_shows_it(folder: Path) -> None:
     """The API has the same simulators: it finds what the command has simulated."""
     found = json.loads(ran(folder, "sweep", "s.yaml", "--workers", "1", "--json", "-", "--quiet"))
     assert (found["finished"], found["failed"]) == (2, 0)
-    ran(folder, "sweep", "report", "s")
-    ran(folder, "sweep", "export", "s", "--csv", "rows.csv")
-    ran(folder, "import pimloom; assert len(pimloom.sweep('s.yaml', out='s')) == 2", program=API)
+    every = ("sweep report s", "sweep export s --csv rows.csv")
+    ran(folder, SEVERAL.format(every=every, script=str(SCRIPTS / "pimloom")), program=API)
+    assert (folder / "s" / "report" / "index.html").exists() and (folder / "rows.csv").exists()
 
 
 @pytest.mark.slow

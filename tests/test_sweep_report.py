@@ -241,6 +241,7 @@ def test_without_webgl_the_page_says_so_and_works(browser, file):
         assert (seen.messages, seen.errors) == ([], [])
 
 
+@pytest.mark.slow  # plotly changes when it is pinned anew
 def test_plotly_still_needs_unsafe_eval(browser, file, tmp_path):
     """The day this fails, the page's policy can do without it."""
     text = file.read_text()
