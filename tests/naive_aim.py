@@ -109,11 +109,10 @@ CHANNEL = (("channel", 0),)
 
 
 @cache
-def waits(timings):
-    """`wait` of all levels and commands."""
+def waiting(timings, level, a):
+    """What waits for a at a level, and how long."""
     t = dict(timings)
-    levels = ("channel", "group", "bank")
-    return {(level, a, b): wait(level, a, b, t) for level in levels for a in COMMANDS for b in COMMANDS}
+    return {b: clocks for b in COMMANDS if (clocks := wait(level, a, b, t))}
 
 
 @dataclass
@@ -141,7 +140,7 @@ class Channel:
         self.t = t
         self.owed, self.next_due = 0, t["REFI"] if refresh else None
         self.open = [None] * BANKS
-        self.last: defaultdict[tuple[str, int], dict[str, int]] = defaultdict(dict)  # of a node, by command
+        self.free: defaultdict[tuple[str, int], dict[str, int]] = defaultdict(dict)  # of a node: when each may come
         self.aim: deque[Request] = deque()
         self.reads: list[Request] = []
         self.writes: list[Request] = []
@@ -151,7 +150,7 @@ class Channel:
         self.write_mode = self.register_mode = False
         self.counts: Counter[str] = Counter()
         self.log: list[tuple[int, str, int, int]] = []
-        self.waits = waits(tuple(t.items()))
+        self.timings = tuple(t.items())
 
     def accepts(self, request):
         if request.command in ("RD", "WR"):
@@ -178,16 +177,17 @@ class Channel:
 
     def ready(self, command, bank, now):
         for node in CHANNEL if command in ALL else (*CHANNEL, ("group", bank // GROUP), ("bank", bank)):
-            for before, at in self.last[node].items():
-                if now < at + self.waits[node[0], before, command]:
-                    return False
+            if now < self.free[node].get(command, 0):
+                return False
         return True
 
     def issue(self, command, bank, row, now):
         self.counts[command] += 1
         self.log.append((now, command, bank, row))
         for node in CHANNEL if command in ALL else (*CHANNEL, ("group", bank // GROUP), ("bank", bank)):
-            self.last[node][command] = now
+            free = self.free[node]
+            for later, clocks in waiting(self.timings, node[0], command).items():
+                free[later] = max(free.get(later, 0), now + clocks)
         if command == "ACT16":
             self.open = [row] * BANKS
         elif command in ("PREA", "WRA16"):
