@@ -54,6 +54,7 @@ def visit(
     Tabs are used again, as a new one takes longer than most pages.
     """
     page = next((tab for tab in browser.pages if tab.url == EMPTY), None) or browser.new_page()
+    page.bring_to_front()  # a tab behind another draws a frame a second, and a click waits for two
     page.set_viewport_size({"width": width, "height": height})
     page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # no smooth scrolling
     seen, asked, own = Visit(page), list[str](), (path.resolve().as_uri(), "data:")
