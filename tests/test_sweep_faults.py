@@ -98,7 +98,7 @@ def test_damaged_newest_rows_are_simulated_again(place: Place, whole: pd.DataFra
 
 
 def test_two_commands_fill_one_sweep(place: Place) -> None:
-    points = 800
+    points = 400
     place.sweep(points)
     place.misbehave(seconds=0.008, pace_s=0.1)
     both = [place.start("--workers", 1, err=place.folder / f"{i}.err") for i in range(2)]
@@ -150,7 +150,7 @@ def test_disk_full(tmp_path: Path, whole: pd.DataFrame) -> None:
     try:
         place = Place(tmp_path)
         place.out = room / "out"
-        place.misbehave(seconds=0.03)
+        place.misbehave(seconds=0.015, pace_s=0.1)
         process = place.start("--workers", 1)
         wait(lambda: place.keys)
         with (room / "filler").open("wb", buffering=0) as file:
@@ -200,14 +200,14 @@ def test_scheduler_never_comes_back(place: Place) -> None:
     place.misbehave(seconds=0.03)
     at = port()
     scheduler, _ = place.scheduler(at), place.worker(at)
-    process = place.start("--scheduler", f"tcp://127.0.0.1:{at}", "--wait", 1)
+    process = place.start("--scheduler", f"tcp://127.0.0.1:{at}", "--wait", 0.3)
     wait(lambda: place.keys)
     scheduler.kill()
     place.ended(process, 2)
     assert place.keys and "Traceback" not in place.err
     last = place.err.splitlines()[-1]
     assert last == (
-        f"pimloom: --scheduler tcp://127.0.0.1:{at}: was lost and did not come back in 1 s (--wait); all finished rows "
+        f"pimloom: --scheduler tcp://127.0.0.1:{at}: was lost and did not come back in 0.3 s (--wait); all finished rows "
         "are kept, the same command goes on"
     )
 
