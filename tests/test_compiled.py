@@ -184,3 +184,18 @@ def test_what_is_broken_is_said(tmp_path):
     ran = run(broken, PIMLOOM_KERNELS="", PIMLOOM_CACHE=str(tmp_path))
     assert "pimloom.cycle_sim.advance:nothing does not compile" in ran.stderr
     assert not [path for path in (tmp_path / "kernels").iterdir()]
+
+
+STRICT = {  # files, and which of their tests run on few requests
+    "test_controller_oracle.py": ("test_the_engine_is_the_oracle_on_few_requests", 1),
+    "test_memory_reference.py": ("test_own_case", 4),
+    "test_npu_random.py": ("test_case", 9),
+}
+
+
+def test_the_kernels_agree_without_their_compiler() -> None:
+    """As plain Python, with bounds checks and no index below zero; those of the engine in its own tests."""
+    files = [f"tests/{file}::{test}" for file, (test, _) in STRICT.items()]
+    command = [sys.executable, "-m", "tests.strict", "pytest", "-p", "no:cacheprovider", *files]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and f"{sum(n for _, n in STRICT.values())} passed" in done.stdout, done.stdout

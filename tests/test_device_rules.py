@@ -20,6 +20,7 @@ from pimloom.cycle_sim.dram.monitor import check_trace
 from pimloom.cycle_sim.dram.trace import TRACE, expand
 from pimloom.rtl.flow.stimulus import draw_cases, shrink
 from tests.naive_history import History
+from tests.slow import slow
 from tests.streams import organization
 from tests.test_monitor import part_of
 
@@ -114,7 +115,11 @@ def test_a_command_that_comes_a_clock_earlier_breaks_a_rule():
     assert bound > 300
 
 
-@pytest.mark.parametrize("name", list_names("parts"))
+FASTER = ("ddr4_2400", "ddr5_6400", *(f"hbm3_attacc_{rate}" for rate in (4800, 5600, 6000, 6400)))
+
+
+# of parts that differ in their timings alone, one each day
+@pytest.mark.parametrize("name", [slow(name) if name in FASTER else name for name in list_names("parts")])
 def test_streams_of_all_parts_are_legal_and_tight_on_any_number_of_ranks(name):
     """Two random streams that meet every rule; refresh on and off, timings drawn and the part's own."""
     bound = refreshes = 0

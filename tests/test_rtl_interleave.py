@@ -20,6 +20,7 @@ from pimloom.rtl.formal.interleave import claims
 from pimloom.rtl.interleave import MOST_SUB_BATCHES, Edge, Interleave, Stage, edges
 from tests.command import call
 from tests.simulators import needs
+from tests.slow import slow
 
 PART = "gddr6_pim_gpt"
 NAMES = {"C": ("C", "D"), "E": ("E",)}  # of two sub-batches
@@ -167,7 +168,7 @@ def few(sub_batches: int) -> Any:
     return interleave_scene(sub_batches, found, seed=1)
 
 
-@pytest.mark.parametrize("sub_batches", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("sub_batches", [slow(1), 2, slow(3)])
 def test_each_bent_edge_is_caught(sub_batches: int) -> None:
     scene = few(sub_batches)
     assert differs(Interleave(sub_batches), scene) is None

@@ -20,6 +20,7 @@ from pimloom.rtl.flow.scenes.scene import play, row_scene
 from pimloom.rtl.flow.scenes.values import BF16
 from pimloom.rtl.pim_unit import PimUnit
 from pimloom.rtl.verilog import to_verilog
+from tests.slow import slow
 
 PART = load_part("gddr6_pim_gpt").value
 UNIT: Any = PART.pim_unit
@@ -110,7 +111,7 @@ def test_the_unit_of_pim_gpt_is_pim_math_bit_for_bit():
     compare(commands, unit.latency, in_verilator(unit, scene), expected)
 
 
-@pytest.mark.parametrize(("lanes", "tccd", "latency"), [(1, 1, 2), (4, 1, 4), (4, 2, 7), (2, 3, 5)])
+@pytest.mark.parametrize(("lanes", "tccd", "latency"), [(1, 1, 2), slow(4, 1, 4), (4, 2, 7), slow(2, 3, 5)])
 def test_other_widths_and_distances(lanes, tccd, latency):
     part = part_with(lanes, tccd)
     unit, gap = PimUnit(part), distance(part)

@@ -207,8 +207,8 @@ def test_scheduler_never_comes_back(place: Place) -> None:
     assert place.keys and "Traceback" not in place.err
     last = place.err.splitlines()[-1]
     assert last == (
-        f"pimloom: --scheduler tcp://127.0.0.1:{at}: was lost and did not come back in 0.3 s (--wait); all finished rows "
-        "are kept, the same command goes on"
+        f"pimloom: --scheduler tcp://127.0.0.1:{at}: was lost and did not come back in 0.3 s (--wait); all finished "
+        "rows are kept, the same command goes on"
     )
 
 
