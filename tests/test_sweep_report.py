@@ -224,23 +224,6 @@ def _table_sorts_and_filters(page: Any) -> None:
     page.wait_for_function("document.querySelector('#points .dt-info').textContent.includes('of 30')")
 
 
-def test_without_webgl_the_page_says_so_and_works(browser, file):
-    browser.add_init_script("""
-      const plain = HTMLCanvasElement.prototype.getContext;
-      if (location.search === "?no-webgl")
-        HTMLCanvasElement.prototype.getContext = function (kind, ...rest) {
-          return kind.includes("webgl") ? null : plain.call(this, kind, ...rest);
-        };""")
-    with visit(browser, file, width=500, scheme="dark", query="?no-webgl") as seen:
-        page = seen.page
-        wait(page)
-        page.locator("#parallel").scroll_into_view_if_needed()
-        page.wait_for_function("document.getElementById('parallel-remark').textContent.includes('no WebGL')")
-        assert page.locator("#points-table tbody tr").count() == 25
-        assert page.evaluate("document.documentElement.scrollWidth") == 500
-        assert (seen.messages, seen.errors) == ([], [])
-
-
 @pytest.mark.slow  # plotly changes when it is pinned anew
 def test_plotly_still_needs_unsafe_eval(browser, file, tmp_path):
     """The day this fails, the page's policy can do without it."""

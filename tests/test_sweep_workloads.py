@@ -31,7 +31,7 @@ from pimloom.sweeping.store.sweep_rows import SweepRows
 from pimloom.sweeping.table import judged, workload_axes
 from tests.browser import browser, visit
 from tests.command import call
-from tests.sweep_tables import grid
+from tests.sweep_tables import EVIL, grid
 from tests.test_sweep_sensitivity import naive_front
 
 __all__ = ["browser"]
@@ -171,8 +171,20 @@ def test_the_page_compares_within_workloads() -> None:
     assert "no feasible point of the same workload is better" in text and "The best of each workload" in text
 
 
-def test_figures_show_one_workload_at_a_time(browser: Any, tmp_path: Path) -> None:
-    with visit(browser, write_report(grid(**WORK), tmp_path)) as seen:
+NO_WEBGL = """
+const plain = HTMLCanvasElement.prototype.getContext;
+if (location.search === "?no-webgl")
+  HTMLCanvasElement.prototype.getContext = function (kind, ...rest) {
+    return kind.includes("webgl") ? null : plain.call(this, kind, ...rest);
+  };"""
+
+
+def test_figures_show_one_workload_at_a_time_without_webgl_too(browser: Any, tmp_path: Path) -> None:
+    """On a narrow dark page."""
+    browser.add_init_script(NO_WEBGL)
+    model = f"workload.model {EVIL}"
+    page_file = write_report(grid(EVIL, workload=(model,)), tmp_path)
+    with visit(browser, page_file, width=500, scheme="dark", query="?no-webgl") as seen:
         page = seen.page
         page.wait_for_function("document.documentElement.dataset.ready", timeout=60_000)
         fastest = "Math.max(...document.getElementById('front-plot').data.flatMap(({ x }) => x))"
@@ -181,7 +193,11 @@ def test_figures_show_one_workload_at_a_time(browser: Any, tmp_path: Path) -> No
         for figure in ("front", "heat"):
             page.locator(f"#{figure}-choices select").last.select_option(label="llama")
         assert page.evaluate(fastest) == 32 * 700 and page.evaluate(highest) == 32 * 700
-        page.locator("#heat-choices select").first.select_option(label="workload.model gpt2-xl")
+        page.locator("#heat-choices select").first.select_option(index=0)  # the model
         assert page.locator("#heat-choices select").last.is_disabled()
         assert page.evaluate("document.getElementById('heat-plot').data[0].x.length") == 2
-        assert seen.errors == []
+        page.locator("#parallel").scroll_into_view_if_needed()
+        page.wait_for_function("document.getElementById('parallel-remark').textContent.includes('no WebGL')")
+        assert page.locator("#points-table tbody tr").count() == 25
+        assert page.evaluate("document.documentElement.scrollWidth") == 500
+        assert (seen.messages, seen.errors) == ([], [])
