@@ -38,7 +38,7 @@ def as_lists(result: Issue) -> list[list]:
 
 
 @machines
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(seed=SEEDS)
 def test_engine_equals_oracle(machine, seed):
     assert difference(draw_case(Random(seed), machine, 30)) is None
@@ -105,7 +105,7 @@ def test_long_counts_issue_as_their_commands_one_by_one():
 
 
 @machines
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(seed=SEEDS, shift=st.integers(0, 10_000))
 def test_later_releases_and_refreshes_shift_everything(machine, seed, shift):
     case = draw_case(Random(seed), machine, 30)._replace(refreshed=None)

@@ -55,7 +55,7 @@ def of_spec(spec, geo, tokens, rng, layer=0):
         pytest.param(SMALL, 192, 4, 34, 1, id="two chunks, a head across both, K in two slots, layer 1"),
         pytest.param(SMALL, 64, 4, 140, 0, id="more tokens than a row, K in five slots", marks=pytest.mark.slow),
         pytest.param(geometry(PART, 8), 1088, 17, 2, 0, id="1024 + 64 inputs"),
-        pytest.param(geometry(PART, 8), 768, 12, 2, 0, id="GPT2-small"),
+        pytest.param(geometry(PART, 8), 768, 12, 2, 0, id="GPT2-small", marks=pytest.mark.slow),
     ],
 )
 def test_a_block_is_the_float32_block(geo, d, heads, tokens, layer):

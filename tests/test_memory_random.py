@@ -276,7 +276,7 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize("tool", CHECKS)
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(seed=SEEDS)
 def test_random_cases(folder, tool, seed):
     CHECKS[tool](Random(seed), folder)

@@ -102,7 +102,7 @@ policies = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(part=st.sampled_from(PARTS), every=st.integers(2, 9), fields=policies, asked=requests, idle=gaps)
 def test_our_controller(part: str, every: int, fields: dict[str, Any], asked: list, idle: int) -> None:
     timing = load_part(part).value.timing
@@ -114,7 +114,7 @@ def test_our_controller(part: str, every: int, fields: dict[str, Any], asked: li
     compared(memory, chunks_of(memory, asked), idle)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(
     refresh=st.sampled_from(["RANK_LEVEL_SIMULTANEOUS", "RANK_LEVEL_STAGGERED", "BANK_LEVEL_STAGGERED"]),
     channels=st.sampled_from([1, 2]),
@@ -139,7 +139,7 @@ def test_dramsim3s(
     compared(memory, chunks_of(memory, asked), idle)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(channels=st.sampled_from([1, 2]), interval=st.integers(700, 3000), asked=requests, idle=gaps)
 def test_ramulators(
     tmp_path_factory: pytest.TempPathFactory, channels: int, interval: int, asked: list, idle: int

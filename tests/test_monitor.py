@@ -294,7 +294,7 @@ def engine_traces(machine: str, seeds: range):
         yield table, expand(table, streams, *result[:3]), due if case.refresh else None
 
 
-@pytest.mark.parametrize("seeds", [range(100), slow(range(100, 300))], ids=str)
+@pytest.mark.parametrize("seeds", [range(60), slow(range(60, 300))], ids=str)
 @pytest.mark.parametrize("machine", STANDARDS)
 def test_what_the_engine_issues_is_legal(machine, seeds):
     commands = 0
@@ -304,7 +304,7 @@ def test_what_the_engine_issues_is_legal(machine, seeds):
     assert commands > 1500
 
 
-@pytest.mark.parametrize("seeds", [range(60), slow(range(60, 150))], ids=str)
+@pytest.mark.parametrize("seeds", [range(40), slow(range(40, 150))], ids=str)
 @pytest.mark.parametrize("machine", STANDARDS)
 def test_runs_expand_to_what_single_commands_do(machine, seeds):
     same = 0
@@ -322,7 +322,7 @@ def test_runs_expand_to_what_single_commands_do(machine, seeds):
     assert same > 20
 
 
-@pytest.mark.parametrize("seeds", [range(16), slow(range(16, 40))], ids=str)
+@pytest.mark.parametrize("seeds", [range(10), slow(range(10, 40))], ids=str)
 @pytest.mark.parametrize("machine", STANDARDS)
 def test_one_clock_earlier_is_illegal(machine, seeds):
     """Without refresh and releases a single stream's command that did not follow at once was bound by a rule."""

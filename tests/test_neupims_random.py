@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("each_program_runs")
 
 CLOCKS = 60_000
 CASES = 150
-FEW = 20  # in the quick suite
+FEW = 14  # in the quick suite
 
 
 def draw(seed: int):
