@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 VARIABLE = "PIMLOOM_DATA"
 BESIDE = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
@@ -48,6 +49,11 @@ def folders(place: str) -> list[Path]:
     """The cases of a set, by name; none if there is no such set."""
     path = data_folder() / place
     return sorted(case for case in path.iterdir() if case.is_dir()) if path.is_dir() else []
+
+
+def read_yaml(path: Path) -> Any:
+    """With libyaml where it is there, which takes a tenth of the time."""
+    return yaml.load(path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
 def lines(path: Path) -> list[str]:

@@ -7,7 +7,6 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-import yaml
 
 from pimloom.arch.command import Level
 from pimloom.arch.error import UserError
@@ -19,7 +18,7 @@ from pimloom.arch.policy import load_policy
 from pimloom.arch.standard import clocks
 from pimloom.arch.table import rule_rows
 from tests.foreign import INI, YAML, changed, ini, ramulator
-from tests.reference_data import reference_cases
+from tests.reference_data import read_yaml, reference_cases
 from tests.slow import slow
 
 OURS = {  # DRAMsim3's commands
@@ -216,7 +215,7 @@ SCOPES = {"DDR4": Level.RANK, "HBM2": Level.PSEUDO_CHANNEL, "GDDR6": Level.CHANN
 
 @pytest.mark.parametrize("case", reference_cases("ramulator2"))
 def test_ramulator_rules_are_those_of_the_file(case):
-    dram = yaml.safe_load((case / "config.yaml").read_text())["memory_system"]["controllers"][0]["dram"]
+    dram = read_yaml(case / "config.yaml")["memory_system"]["controllers"][0]["dram"]
     m, names = load_ramulator2(case / "config.yaml"), NUMBERS[dram["impl"]]
     assert m.table.names == names
     expected = []
@@ -245,7 +244,7 @@ PLACES_OF = {  # in the file's `timing`: nBL, nCWL, nREFI, nRFC, tCK in ps
 @pytest.mark.parametrize("case", reference_cases("ramulator2"))
 def test_ramulator_memory_is_that_of_the_file(case):
     """Addresses as RoBaRaCoCh has them: specification of the data, 5.1."""
-    controllers = yaml.safe_load((case / "config.yaml").read_text())["memory_system"]["controllers"]
+    controllers = read_yaml(case / "config.yaml")["memory_system"]["controllers"]
     c, dram, m = controllers[0], controllers[0]["dram"], load_ramulator2(case / "config.yaml")
     rate, levels, served = DEVICES[dram["impl"]]
     burst, write, refresh, refreshing, clock = (dram["timing"][place] for place in PLACES_OF[dram["impl"]])

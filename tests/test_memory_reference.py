@@ -30,7 +30,7 @@ from tests.memory_run import (
     ramulator_trace,
     run,
 )
-from tests.reference_data import folders, lines, needed, ours_alone, reference_cases
+from tests.reference_data import folders, lines, needed, ours_alone, read_yaml, reference_cases
 from tests.resolve_dramsim3 import unresolved
 from tests.slow import slow
 from tests.test_naive_controllers import GOLDEN, NAMES, first_in_first_out, kept, ramulator_statistics
@@ -91,7 +91,7 @@ def test_ramulator_case(case):
     log = [line.split() for line in lines(case / "requests.log")]
     assert got.accept == [int(row[3]) for row in log]
     assert got.done == [int(row[4]) for row in log]
-    statistics = ramulator_statistics(yaml.safe_load((case / "stats.yaml").read_text()))
+    statistics = ramulator_statistics(read_yaml(case / "stats.yaml"))
     for channel, (tally, said) in enumerate(zip(got.tallies, statistics, strict=True)):
         header, *rows = csv.reader(lines(case / f"cmd.csv.ch{channel}"))
         ranked = "Rank" in header or "PseudoChannel" in header

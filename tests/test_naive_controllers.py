@@ -16,10 +16,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import yaml
 
 from tests import naive_dramsim3, naive_ramulator
-from tests.reference_data import lines, needed, reference_cases
+from tests.reference_data import lines, needed, read_yaml, reference_cases
 
 GOLDEN = Path(__file__).parent / "golden" / "memory"
 NAMES = {  # of the commands in DRAMsim3's traces
@@ -96,7 +95,7 @@ def repeats_dramsim3(channel: Any, said: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", reference_cases("ramulator2", slow=longer_than(6_000)))
 def test_ramulator_oracle_repeats_the_tool(case):
-    config, said = (yaml.safe_load((case / file).read_text()) for file in ("config.yaml", "stats.yaml"))
+    config, said = (read_yaml(case / file) for file in ("config.yaml", "stats.yaml"))
     run = json.loads((case / "run.json").read_text())
     requests = [(int(address, 16), op == "ST") for op, address in map(str.split, lines(case / "input.trc"))]
     got = run_ramulator(config, requests, run["cycles_simulated"] - run["cycles_all_done"])
@@ -131,7 +130,7 @@ def write_golden(name: str) -> None:
     if name.startswith("dramsim3"):
         config = json.loads((folder / "config_resolved.json").read_text())
     else:
-        config = yaml.safe_load((folder / "config.yaml").read_text())
+        config = read_yaml(folder / "config.yaml")
     places = [draw.randrange(2**22) << 6 for _ in range(8)]
     requests: list[tuple] = []
     at = places[0]

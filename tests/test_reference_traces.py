@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-import yaml
 
 from pimloom.arch.command import STREAM, Level, Standard
 from pimloom.arch.part import Organization
@@ -23,7 +22,7 @@ from pimloom.arch.table import Table, build_table
 from pimloom.cycle_sim.dram import issue
 from pimloom.cycle_sim.dram.monitor import check_trace
 from pimloom.cycle_sim.dram.trace import TRACE
-from tests.reference_data import lines, ours_alone, reference_cases
+from tests.reference_data import lines, ours_alone, read_yaml, reference_cases
 from tests.test_naive_controllers import NAMES
 
 IMPLS = {"GDDR6": "gddr6", "HBM2": "hbm2"}  # Ramulator's names of the devices
@@ -32,7 +31,7 @@ PROTOCOLS = {4: "gddr6", 8: "hbm2"}  # DRAMsim3's numbers
 
 def dram_of(folder: Path) -> dict[str, Any]:
     """The device in a Ramulator configuration."""
-    found = yaml.safe_load((folder / "config.yaml").read_text())
+    found = read_yaml(folder / "config.yaml")
     return found["memory_system"]["controllers"][0]["dram"]
 
 
