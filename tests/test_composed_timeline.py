@@ -39,7 +39,7 @@ def programs(draw):
     return each
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(programs())
 def test_schedule_is_the_loop_over_time(tasks):
     found = schedule(tasks)

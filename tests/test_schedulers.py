@@ -143,7 +143,7 @@ def possible(case: Case, name: str) -> Case:
 
 @pytest.mark.parametrize("name", RULES)
 @given(case=cases())
-@settings(max_examples=45)
+@settings(max_examples=30)
 def test_a_scheduler_does_what_its_rules_say(name, case):
     does_what_its_rules_say(name, case)
 
@@ -172,7 +172,7 @@ def does_what_its_rules_say(name: str, case: Case) -> None:
 
 @pytest.mark.parametrize("name", WHOLE)
 @given(case=cases())
-@settings(max_examples=25)
+@settings(max_examples=16)
 def test_tokens_and_blocks_are_conserved_and_nobody_starves(name, case):
     case = possible(case, name)
     scheduler, requests = MAKE[name](case), requests_of(case)
@@ -215,7 +215,7 @@ def test_equal_runs_are_equal_and_equal_arrivals_are_served_by_number(name, case
 
 @pytest.mark.parametrize("name", [name for name in WHOLE if name not in ("orca", "faster-transformer", "static")])
 @given(case=cases(), blocks=st.integers(3, 30), length=st.integers(1, LONGEST), prompt=st.integers(1, LONGEST))
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_what_could_never_run_is_what_does_not_end_alone(name, case, blocks, length, prompt):
     """But for those that a watermark would keep from coming back, once they had to yield."""
     prompt = min(prompt, length)

@@ -113,7 +113,7 @@ def same(case: Case, make: Callable[[Case], Scheduler], n: int = 1, **how: Any) 
 
 @pytest.mark.parametrize("name", HAVE_KERNELS)
 @given(case=cases(), form=st.sampled_from(sorted(FORMS)), room=st.sampled_from([1, 4096]))
-@settings(max_examples=25)
+@settings(max_examples=16)
 def test_a_kernel_does_what_the_scheduler_does(name, case, form, room):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(compiled, "ROOM", room)  # of the first arrays, which grow
@@ -122,7 +122,7 @@ def test_a_kernel_does_what_the_scheduler_does(name, case, form, room):
 
 @pytest.mark.parametrize("name", STAGED)
 @given(case=cases(), stages=st.integers(1, 4), n=st.integers(1, 3), router=st.sampled_from(sorted(ROUTERS)))
-@settings(max_examples=15)
+@settings(max_examples=10)
 def test_the_same_with_stages_and_replicas(name, case, stages, n, router):
     case = possible(case, {"leak": "faster-transformer"}.get(name, name))
     same(case, lambda c: STAGED[name](c, stages), n, form="lin", stages=stages, router=router)

@@ -21,6 +21,7 @@ from pimloom.workload.batch import Batch, Request
 from pimloom.workload.decoding.density import Density
 from pimloom.workload.decoding.formats import FORMATS
 from tests.command import call
+from tests.slow import slow
 
 TAKE = ("vllm-v1", "vllm-v0", "sarathi", "orca", "faster-transformer")
 DRAFT = "draft=gpt2,gamma=3,alpha=0.7"
@@ -57,12 +58,14 @@ def test_every_request_gets_its_tokens(scheduler, how):
         assert found.token_gap_s.count == table["output_tokens"].sum() - 12
     assert fsum(found.energy_by_cause_j.values()) == pytest.approx(found.energy_j, rel=1e-9)
     assert table["energy_j"].sum() == pytest.approx(found.energy_j, rel=1e-9)
-    assert found.to_dict() == served(scheduler=scheduler, **how).to_dict() and found.spec_digest != plain.spec_digest
+    assert found.spec_digest != plain.spec_digest
+    if scheduler == TAKE[0]:
+        assert found.to_dict() == served(scheduler=scheduler, **how).to_dict()
 
 
 @pytest.mark.parametrize("how", [{"speculate": DRAFT}, {"speculate": "medusa,nodes=6"}, {"branches": "3"},
                                  {"branches": "3", "shared_kv": True}])  # fmt: skip
-@pytest.mark.parametrize("scheduler", ["vllm-v1", "vllm-v0", "sarathi"])
+@pytest.mark.parametrize("scheduler", ["vllm-v1", "vllm-v0", slow("sarathi")])
 def test_those_that_lose_their_cache_get_the_same_tokens(scheduler, how):
     blocks, of = (24 if "speculate" in how else 60), {"scheduler": scheduler, "requests": 6, "lengths": "16:100"}
     few = served(blocks=blocks, **of, **how)
@@ -144,8 +147,8 @@ def test_rows_of_branches_and_what_is_computed_once_more():
 
 
 @pytest.mark.parametrize("how", [
-    {"speculate": DRAFT}, {"speculate": "medusa,nodes=20"}, {"branches": "4", "shared_kv": True},
-    {"branches": "4"}, {"speculate": "mirror,draft=gpt2,on=gpu_a100,alpha=0.8,exit=8,kappa=2,rho=0.5"},
+    slow({"speculate": DRAFT}), {"speculate": "medusa,nodes=20"}, {"branches": "4", "shared_kv": True},
+    slow({"branches": "4"}), {"speculate": "mirror,draft=gpt2,on=gpu_a100,alpha=0.8,exit=8,kappa=2,rho=0.5"},
 ])  # fmt: skip
 def test_prices_read_between_others_are_within_their_bound(how):
     ways = ({"exact": True}, {"sample": 1000})

@@ -60,7 +60,7 @@ def others(field: str, now: Any) -> list[Any]:
     return [not now] if type(now) is bool else [now * 2, now + 1, max(now // 2, 1)] if now else [1, 2]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(data=st.data(), field=st.sampled_from([f for f in LlmSpec.__struct_fields__ if f not in NO_SAY]))
 def test_a_changed_field_changes_an_operator_or_is_refused(data: st.DataObject, field: str) -> None:
     base = data.draw(st.sampled_from(BASES))
@@ -122,7 +122,7 @@ def test_training_runs_a_sequence_as_a_prompt_all_of_whose_logits_are_wanted(bas
 # --- batches
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.integers(1, 40), st.integers(0, 60), st.integers(1, 50) | st.none())
 def test_causal_attention_counts_every_token(new: int, cached: int, window: int | None) -> None:
     batch = Batch.prefill([new], [cached])
@@ -286,7 +286,7 @@ def test_shards_that_do_not_come_out_even(shard: Shard, said: str) -> None:
 # --- routing
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     st.integers(0, 200), st.integers(1, 8), st.integers(0, 24),
     st.floats(0, 4) | st.lists(st.integers(0, 50), min_size=32, max_size=32).filter(any),
@@ -342,7 +342,7 @@ def test_sizes_of_llama() -> None:
     assert kv_bytes(window, Batch.decode([1000, 24])) == (1024 + 512 + 24) * 65_536
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_a_layer_is_what_plain_loops_count(data: st.DataObject) -> None:
     base = data.draw(st.sampled_from((DENSE, WINDOW, PARALLEL, EXPERTS)))
