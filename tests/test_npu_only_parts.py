@@ -198,12 +198,15 @@ def test_a_refresh_of_several_ranks_is_refused():
 
 
 @pytest.mark.parametrize("system", ["neupims", "npu_pim", "npu_only"])
-def test_groups_of_other_than_four_banks_run(system):
+def test_groups_of_other_than_four_banks_run(system, tmp_path):
     """The same 16 banks of a rank in other groups: PIM opens a group at once, so that time and energy differ."""
+    model = tmp_path / "narrow.json"
+    narrow = {"model_type": "gpt2", "n_layer": 1, "n_embd": 512, "n_head": 8, "n_positions": 256, "vocab_size": 1000}
+    model.write_text(json.dumps(narrow))
     found = {
         per_group: pimloom.run(
             system,
-            model="gpt2",
+            model=str(model),
             prompt=16,
             generate=2,
             batch=2,
