@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 import pytest
+from markupsafe import escape
 
 from pimloom.arch.error import GateError, UserError
 from pimloom.arch.llm import load_llm
@@ -186,6 +187,7 @@ def test_the_study_holds_and_says_if_it_does_not(tmp_path, monkeypatch) -> None:
             assert (row[ours], row[verdict]) == (own["ours"], own["verdict"])
     monkeypatch.setattr(study, "counts_of", lambda row: dict.fromkeys(("MAC", "SFM", "MVGB", "MVSB", "WRGB"), 1))
     monkeypatch.setattr(study, "rows_of", lambda name: [] if name == "cycles.csv" else rows_of(name))
+    monkeypatch.setattr("pimloom.reports.figures.draw_svg", lambda label, draw, height_in: escape(label))
     with pytest.raises(GateError, match="hard gates that do not hold: MAC: 3 heads"):
         study.run_study(tmp_path / "b", lambda done, total: None)
 

@@ -64,7 +64,7 @@ def float32_layer(layer: Layer, w: Weights, tokens: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(
     ("layer", "place", "width", "mean", "most"),
     [
-        pytest.param(LAYER, SIDE_BY_SIDE, "bf16", 0.009, 0.012, id="layers side by side"),
+        pytest.param(LAYER, SIDE_BY_SIDE, "bf16", 0.009, 0.012, id="layers side by side", marks=pytest.mark.slow),
         pytest.param(LAYER, ALONE, "float32", 0.007, 0.010, id="wide accumulators, banks left over"),
         pytest.param(GROUPED, SIDE_BY_SIDE, "bf16", 0.009, 0.012, id="four query heads share keys"),
     ],

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from markupsafe import escape
 
 from pimloom.arch.error import GateError
 from pimloom.reports.cent import study
@@ -39,6 +40,7 @@ def test_the_page_shows_both_columns(written) -> None:
 def test_a_gate_that_fails_is_told_when_all_is_written(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(study, "_shipped", lambda: SHIPPED()[2:3])
     monkeypatch.setattr(study, "near_memory_cyc", lambda *sizes: {"norm": 4661.0})
+    monkeypatch.setattr("pimloom.reports.figures.draw_svg", lambda label, draw, height_in: escape(label))
     with pytest.raises(GateError, match="hard gates that do not hold: near-memory unit"):
         study.run_study(tmp_path, lambda done, total: None, every=4096)
     assert (tmp_path / "index.html").exists()

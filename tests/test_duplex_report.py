@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 
 import pytest
+from markupsafe import escape
 
 from pimloom.arch.duplex import load_duplex
 from pimloom.arch.error import GateError
@@ -64,6 +65,7 @@ def test_the_study_is_written_and_says_if_its_gate_does_not_hold(tmp_path, monke
         return (row._replace(system=names.get(row.system, row.system)) for row in quick())
 
     monkeypatch.setattr(study, "as_s", swapped)
+    monkeypatch.setattr("pimloom.reports.figures.draw_svg", lambda label, draw, height_in: escape(label))
     with pytest.raises(GateError, match="hard gates that do not hold: glam-143b 32/512: Bank-PIM over the best Duplex"):
         study.run_study(tmp_path / "b", lambda done, total: None)
 

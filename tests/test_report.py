@@ -247,6 +247,7 @@ def test_hostile_names_stay_text(found: Findings, browser: Any, tmp_path: Path) 
         assert (here.messages, here.errors, here.requests) == ([], [], [])
 
 
+@pytest.mark.slow  # of any page: test_page.py
 def test_same_study_same_bytes(found: Findings, folder: Path) -> None:
     again = Findings(run_points(all_points()[:3], tokens=TOKENS))
     assert all(again.results[point] == found.results[point] for point in again.results)

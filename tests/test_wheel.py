@@ -12,6 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from setuptools import Distribution
 
 from pimloom.cycle_sim.compiled import library
 
@@ -54,6 +55,19 @@ def packaged(sources: list[str]) -> set[str]:
     return {name for name in sources if name.split("/")[0] in ROOMS}
 
 
+def test_what_setuptools_takes_is_every_file_of_the_rooms(sources, monkeypatch):
+    """Without building: by the packages and the patterns of pyproject.toml."""
+    monkeypatch.chdir(ROOT)
+    distribution = Distribution({"script_name": "setup.py"})
+    distribution.parse_config_files(["pyproject.toml"])
+    distribution.include_package_data = False  # by patterns alone, not by what another build has left
+    build = distribution.get_command_obj("build_py")
+    build.ensure_finalized()
+    data = (f"{folder}/{name}" for _, folder, _, names in build.data_files for name in names)
+    assert packaged(sources) - {str(Path(name)) for name in (*build.get_source_files(), *data)} == set()
+
+
+@pytest.mark.slow
 def test_wheel_carries_every_file_of_the_rooms(dist, sources):
     with zipfile.ZipFile(next(dist.glob("*.whl"))) as wheel:
         inside = set(wheel.namelist())
@@ -61,6 +75,7 @@ def test_wheel_carries_every_file_of_the_rooms(dist, sources):
     assert expected - inside == set()
 
 
+@pytest.mark.slow
 def test_wheel_carries_machine_code_for_any_python(dist):
     (wheel,) = dist.glob("*.whl")
     assert wheel.name.endswith(f"-py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}.whl")
@@ -89,6 +104,7 @@ def test_two_wheels_that_are_built_at_once_are_the_same(sources, tmp_path):
     assert not (copy / "cycle_sim" / "compiled" / "made").exists()
 
 
+@pytest.mark.slow
 def test_sdist_carries_every_file_of_the_rooms(dist, sources):
     with tarfile.open(next(dist.glob("*.tar.gz"))) as sdist:
         inside = {name.partition("/")[2] for name in sdist.getnames()}
