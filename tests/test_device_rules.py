@@ -13,14 +13,14 @@ import pytest
 
 import pimloom.arch
 from pimloom.arch.command import STREAM, Command, Level, Role, Row, Rule
-from pimloom.arch.system import list_names, load_part
+from pimloom.arch.system import load_part
 from pimloom.arch.table import Table, build_table, compile_table, rule_rows
 from pimloom.cycle_sim.dram import Engine
 from pimloom.cycle_sim.dram.monitor import check_trace
 from pimloom.cycle_sim.dram.trace import TRACE, expand
 from pimloom.rtl.flow.stimulus import draw_cases, shrink
 from tests.naive_history import History
-from tests.slow import slow
+from tests.slow import parts
 from tests.streams import organization
 from tests.test_monitor import part_of
 
@@ -115,11 +115,7 @@ def test_a_command_that_comes_a_clock_earlier_breaks_a_rule():
     assert bound > 300
 
 
-FASTER = ("ddr4_2400", "ddr5_6400", *(f"hbm3_attacc_{rate}" for rate in (4800, 5600, 6000, 6400)))
-
-
-# of parts that differ in their timings alone, one each day
-@pytest.mark.parametrize("name", [slow(name) if name in FASTER else name for name in list_names("parts")])
+@pytest.mark.parametrize("name", parts())
 def test_streams_of_all_parts_are_legal_and_tight_on_any_number_of_ranks(name):
     """Two random streams that meet every rule; refresh on and off, timings drawn and the part's own."""
     bound = refreshes = 0

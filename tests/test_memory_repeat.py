@@ -15,7 +15,6 @@ from pimloom.arch.error import UserError
 from pimloom.arch.foreign.dramsim3 import load_dramsim3
 from pimloom.arch.foreign.ramulator2 import load_ramulator2
 from pimloom.arch.memory import Memory
-from pimloom.arch.names import list_names
 from pimloom.arch.part_memory import part_memory
 from pimloom.arch.policy import load_policy
 from pimloom.arch.system import load_part
@@ -25,6 +24,7 @@ from pimloom.systems.memory.logs import CommandLog, RequestLog, Tee
 from pimloom.systems.memory.timeline import WindowLog
 from tests.command import call
 from tests.foreign import INI, YAML, changed
+from tests.slow import parts
 
 PARTS = ("ddr4_3200", "ddr5_4800", "gddr6_16000", "hbm2_2400", "lpddr5_6400", "hbm3_6400")
 
@@ -181,7 +181,7 @@ REFRESHES = {"default": ("all_bank", "staggered", "per_bank"), "dramsim3": (None
 
 
 @pytest.mark.parametrize("controller", REFRESHES)
-@pytest.mark.parametrize("device", list_names("parts"))
+@pytest.mark.parametrize("device", parts())
 def test_a_late_request_after_one_at_the_first_clock(tmp_path: Path, device: str, controller: str) -> None:
     """The phase in which rounds are looked at follows from when the one before came: here from clock 0."""
     found = load_part(device).value

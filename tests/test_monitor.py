@@ -12,12 +12,12 @@ import pytest
 from pimloom.arch.command import STREAM, Command, Level, Role, Row
 from pimloom.arch.error import UserError
 from pimloom.arch.part import Part
-from pimloom.arch.system import list_names, load_part
+from pimloom.arch.system import load_part
 from pimloom.arch.table import Table, build_table, compile_table, rule_rows
 from pimloom.cycle_sim.dram import issue, monitor
 from pimloom.cycle_sim.dram.monitor import check_trace, raise_if_illegal
 from pimloom.cycle_sim.dram.trace import TRACE, expand
-from tests.slow import slow
+from tests.slow import parts, slow
 from tests.streams import STANDARDS, draw_case, organization
 from tests.streams import expand as one_a_row
 
@@ -92,7 +92,7 @@ def short_ones(table: Table) -> Iterator[Short]:
                 yield Short(f"{armed}; {wait - 1} {before} {other}", rule, False)  # another node is free
 
 
-@pytest.mark.parametrize("part", list_names("parts"))
+@pytest.mark.parametrize("part", parts())
 def test_every_timing_rule_is_tight(part):
     """On two ranks, which some parts have and all could have. One trace, in which no rule looks from case to case."""
     table = compile_table(part_of(part, 2))

@@ -21,6 +21,7 @@ from pimloom.cycle_sim.npu_pim.machine import run
 from pimloom.systems.devices.npu_pim.laid import lay_out
 from pimloom.systems.devices.npu_pim.serve import PORTS, serve
 from tests.command import call
+from tests.slow import parts
 
 PARTS = list_names("parts")
 TOKENS, WIDTH = np.array([300, 40]), 384
@@ -40,7 +41,7 @@ def system_with(name, **more):
     return load_system("npu_only", {"dram.part": name, "npu.clock_mhz": f"{clock:.10g}", "dram.channels": "4"} | more)
 
 
-@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("name", parts())
 def test_every_part_serves(name):
     """No faster than its pins, and no slower than a quarter of them; energy where it has currents."""
     part = part_of(name)
@@ -52,7 +53,7 @@ def test_every_part_serves(name):
     assert (found.iteration_energy_j is not None) == bool(part.current)
 
 
-@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("name", parts())
 def test_the_commands_of_every_part_obey_its_rules(name):
     """The monitor finds no fault in the first and the last channel, each a pseudo channel where the part has some."""
     part, system = part_of(name), system_with(name)

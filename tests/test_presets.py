@@ -28,6 +28,7 @@ from pimloom.cycle_sim.dram.monitor import check_trace
 from pimloom.cycle_sim.dram.trace import expand
 from pimloom.reports.explain import all_fields, explain
 from pimloom.workload.need import kv_bytes_per_token, weights
+from tests.slow import OTHER_GRADES, slow
 
 PARTS = list_names("parts")
 STREAMED = [name for name in PARTS if load_part(name).value.organization.ranks == 1]  # that `issue` takes
@@ -137,7 +138,7 @@ def share_of_peak(name: str, rows: int, refresh: bool) -> float:
     return reads * part.cycles("nBL") / (until * org.pseudo_channels)
 
 
-@pytest.mark.parametrize("name", STREAMED)
+@pytest.mark.parametrize("name", [slow(name) if name in OTHER_GRADES else name for name in STREAMED])
 def test_streaming_reaches_the_peak_less_refresh(name: str) -> None:
     part = load_part(name).value
     left, reached = SHARE[name]
