@@ -88,7 +88,7 @@ def draw_svg(label: str, draw: Callable[[Any, Any], None], height_in: float) -> 
     with rc_context(plain | STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"Glyph .* missing", UserWarning)  # the browser has the glyph
         figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
-        canvas = FigureCanvasSVG(figure)
+        canvas: Any = FigureCanvasSVG(figure)
         draw(figure, figure.add_subplot())
         canvas.print_svg(out, metadata=NO_METADATA)  # `savefig` draws twice, the first time for the layout alone
     return _themed(out.getvalue(), label)

@@ -12,7 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from setuptools import Distribution
+from setuptools import Distribution  # type: ignore[import-untyped]
 
 from pimloom.cycle_sim.compiled import library
 
