@@ -83,6 +83,7 @@ def test_a_sweep_of_the_python_api(folder: Path) -> None:
     ran(folder, "import pimloom; assert len(pimloom.sweep('s.yaml', out='new', workers=2)) == 2", program=API)
 
 
+@pytest.mark.slow  # `rtl emit` below runs the same tools
 def test_verilog_of_the_python_api(folder: Path) -> None:
     code = "from pimloom.rtl.verilog import to_verilog; from pimloom.rtl.bf16 import Mul; to_verilog(Mul(), 'm')"
     ran(folder, code, program=API)
