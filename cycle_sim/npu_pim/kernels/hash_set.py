@@ -37,17 +37,25 @@ def mixed(address):
 @bare
 def order(hashes, n, shape, byte, held, moved):
     """Put 0 … n - 1, whose hashes differ, into `moved` in the order of the set. byte, held: room for its places."""
-    if not _sort(hashes, n, byte, held, moved):
-        _insert_all(hashes, n, shape, byte, held, moved)
-
-
-@bare
-def _sort(hashes, n, byte, held, moved):
-    """Order by home, then hash bits, then age, which is the order of the set unless a step was halved since the places
-    last doubled; returns whether none was."""
     places = FIRST_PLACES
     while places * LOAD // 100 < n:
         places *= 2
+    if _sort(hashes, n, places, byte, held, moved):
+        return
+    first = places // 2 * LOAD // 100  # were there when the places last doubled
+    if places > FIRST_PLACES and _sort(hashes, first, places, byte, held, moved):
+        _place(hashes, first, places, shape, byte, held, moved)
+    else:
+        first = 0
+        _clear(shape, byte, FIRST_PLACES)
+    _insert_from(first, hashes, n, shape, byte, held, moved)
+    _read(shape, byte, held, moved)
+
+
+@bare
+def _sort(hashes, n, places, byte, held, moved):
+    """Order by home among so many places, then hash bits, then age, which is the order of the set unless a step was
+    halved since the places last doubled; returns whether none was."""
     for home in range(places):
         byte[home] = 0
     for i in range(n):
@@ -73,14 +81,25 @@ def _sort(hashes, n, byte, held, moved):
 
 
 @bare
-def _insert_all(hashes, n, shape, byte, held, moved):
-    """As the set itself does it, one after the other."""
-    _clear(shape, byte, FIRST_PLACES)
-    for i in range(n):
+def _place(hashes, n, places, shape, byte, held, moved):
+    """The set of so many places, no step of which was halved, that holds n in the order of `moved`."""
+    _clear(shape, byte, places)
+    shape[TAKEN], place = n, 0
+    for k in range(n):
+        i = moved[k]
+        home = hashes[i] >> HOME_BIT & places - 1
+        place = max(place, home)
+        byte[place], held[place] = (place - home + 1) * FIRST_STEP + (hashes[i] & LOW_BITS), i
+        place += 1
+
+
+@bare
+def _insert_from(first, hashes, n, shape, byte, held, moved):
+    """Those from `first` on come into the set as it does it itself, one after the other."""
+    for i in range(first, n):
         while shape[TAKEN] >= shape[ALLOWED]:
             _make_room(hashes, shape, byte, held, moved)
         _insert(hashes, shape, byte, held, i)
-    _read(shape, byte, held, moved)
 
 
 @bare
