@@ -4,10 +4,13 @@ import shutil
 
 import pytest
 
+from pimloom.arch.system import load_system
 from pimloom.cycle_sim.npu_pim import machine
+from pimloom.cycle_sim.npu_pim.build import policy_of
 from pimloom.cycle_sim.npu_pim.crew import Crew
 from pimloom.cycle_sim.npu_pim.known import kept_in
 from pimloom.cycle_sim.npu_pim.program import Builder
+from pimloom.systems.devices.npu_pim.laid import channel_of
 from tests.draw_npu import Draw, outcome
 
 pytestmark = pytest.mark.usefixtures("each_program_runs")
@@ -83,3 +86,13 @@ def test_without_room_it_runs_again(tmp_path, crews):
         shutil.rmtree(folder)
         assert [outcome(two_tasks(5).compiled) for _ in range(2)] == [first] * 2
     assert len(crews) == 3
+
+
+@pytest.mark.parametrize("fault", ["headers_early", "slack_stale", "gact_counts_little", "gemv_answers_early"])
+def test_rules_of_pim_commands_are_no_other_program_without_pim(fault):
+    def policy(name, faulty):
+        spec = channel_of(load_system(name, {f"faults.{fault}": faulty}))
+        return policy_of(spec, spec.device()).tolist()
+
+    assert policy("npu_only", "true") == policy("npu_only", "false")
+    assert policy("neupims", "true") != policy("neupims", "false")

@@ -1,21 +1,19 @@
 """A PIM channel before its first clock: its table, its controller and its rules as plain arrays."""
 
-from collections.abc import Sequence
-from itertools import pairwise
-
 import numpy as np
 
 from pimloom.arch.command import Level
 from pimloom.arch.error import UserError
 from pimloom.arch.part import Part
-from pimloom.arch.pim_channel import PimChannel
-from pimloom.arch.table import Table, compile_table
-from pimloom.cycle_sim.dram.kernels.device import FAR, FIELDS, KIND, PLAIN, device
+from pimloom.arch.pim_channel import ChannelRules, PimChannel
+from pimloom.arch.table import compile_table
+from pimloom.cycle_sim.dram.kernels.device import FAR, shape_of
 from pimloom.cycle_sim.npu_pim.kernels import clocks
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.banks import ROW_PLACES
 from pimloom.cycle_sim.npu_pim.kernels.requests import READ_PLACES, WRITE_PLACES
 from pimloom.cycle_sim.npu_pim.places import names_of
+from pimloom.cycle_sim.npu_pim.rules import device_of
 
 LINE_BYTES = 64  # of the caches of the processor that simulates
 ROUND = 1 << 16  # commands that the log holds
@@ -60,7 +58,7 @@ def build(
     held = window + 3 * c.entries + banks * c.queue_entries + c.pim_queue_entries  # merged reads, lists, command queues
     held = 1 << (held - 1).bit_length() | APART
     state[f.FILL], state[f.NEXT_REFRESH], state[f.SPARES] = 1, state[f.REFRESH_CK], held
-    state[f.LOGGING], state[f.PATH] = logging, steps
+    state[f.LOGGING], state[f.PATH], state[f.DEPTHS] = logging, steps, len(shape_of(table).sizes)
     ring = 1 << (window + SPARE).bit_length()
     return f.Channel(
         device=device_of(table, names),
@@ -90,24 +88,6 @@ def build(
     )
 
 
-def device_of(table: Table, names: Sequence[str]) -> f.Device:
-    """The rules of an idle channel between commands of these names."""
-    arrays = device(table, frozenset(names) & frozenset(table.names), {}, names)
-    arrays |= _plain_first(arrays["rule"], arrays["first_rule"])
-    return f.Device(**{name: arrays[name] for name in f.Device._fields})
-
-
-def _plain_first(rule: np.ndarray, first: np.ndarray) -> dict[str, np.ndarray]:
-    """The rules of each command with the plain ones in front, and where both begin, as `kernels.rules` reads them."""
-    records, where, places = rule.reshape(-1, FIELDS), list[int](), list[np.ndarray]()
-    for begin, end in pairwise(first.tolist()):
-        other = records[begin:end, KIND] != PLAIN
-        where += [begin, begin + int(np.count_nonzero(~other))]
-        places.append(begin + np.argsort(other, kind="stable"))
-    ordered = records[np.concatenate(places)] if len(records) else records
-    return {"rule": ordered.ravel(), "first_rule": np.array([*where, len(records)])}
-
-
 def zeros_in_lines(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """Zeros that begin with a line of the caches, so that no request lies in two; they take no memory before they are
     written."""
@@ -119,7 +99,8 @@ def zeros_in_lines(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 def policy_of(spec: PimChannel, part: Part) -> np.ndarray:
     """The controller's numbers in the order of `fields`, from DUAL on."""
-    ck, c, rules, mode = part.cycles, spec.controller, spec.rules, spec.mode
+    ck, c, mode = part.cycles, spec.controller, spec.mode
+    rules = ChannelRules() if mode == "dram" else spec.rules  # without PIM commands none of them is asked for
     opens = ck("tRCDRD")
     org = part.organization
     closed = {"bank": 1, "group": org.banks_per_group, "channel": org.banks}[spec.pim_precharge]

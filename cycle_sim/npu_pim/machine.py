@@ -232,8 +232,6 @@ def _stack(one: f.Channel, channels: int) -> f.Channel:
             found[:] = x
         return found
 
-    device = one.device._replace(
-        bound=copies(one.device.bound), beside=copies(one.device.beside), ring=copies(one.device.ring)
-    )
+    device = one.device._replace(bound=copies(one.device.bound), ring=copies(one.device.ring))
     arrays = {name: getattr(one, name) for name in f.Channel._fields[1:]}
     return f.Channel(device, **{name: x if name in SHARED else copies(x) for name, x in arrays.items()})

@@ -5,9 +5,10 @@ oldest request wants another row; OPENING, requests wait and no row is open.
 """
 
 from pimloom.cycle_sim.compiled.kernel import bare
-from pimloom.cycle_sim.dram.kernels.device import FAR, free_from
+from pimloom.cycle_sim.dram.kernels.device import FAR
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.lowest import lowest
+from pimloom.cycle_sim.npu_pim.kernels.masks import free_from
 from pimloom.cycle_sim.npu_pim.kernels.prefetch import prefetch
 
 ROW_PLACES = 2048  # of chains of queued requests by bank, row and kind
@@ -231,7 +232,7 @@ def free_close(ch, b):
     t, each = 0, ch.policy[f.CLOSED]
     low = b // each * each
     for i in range(low, low + each):
-        t = max(t, free_from(ch.device, f.PIM_PRE, i))
+        t = max(t, free_from(ch, f.PIM_PRE, i))
     return t
 
 

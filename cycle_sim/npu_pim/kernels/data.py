@@ -1,12 +1,12 @@
 """Reads and writes: which command of which bank comes next."""
 
 from pimloom.cycle_sim.compiled.kernel import bare
-from pimloom.cycle_sim.dram.kernels.device import FAR, free_from
+from pimloom.cycle_sim.dram.kernels.device import FAR
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.banks import dots_wait, free_close, next_hit, sleep, some_queued, wake_due
 from pimloom.cycle_sim.npu_pim.kernels.fields import ACT, PIM_PRE, PRE, RD, WR
 from pimloom.cycle_sim.npu_pim.kernels.lowest import lowest
-from pimloom.cycle_sim.npu_pim.kernels.masks import is_free, is_free_inside, rank_mask, ranks_free
+from pimloom.cycle_sim.npu_pim.kernels.masks import free_from, is_free, is_free_inside, rank_mask, ranks_free
 
 
 @bare
@@ -55,9 +55,10 @@ def _first_ready(ch, b, t, reads, writes):
     if bank[f.MEM] < 0:
         return _open(ch, b, t)
     row = bank[f.FIRST_ROW]
-    if row != bank[f.MEM] and row != g[f.RESERVED] and is_free(ch.device, PRE, b, t):
+    if row != bank[f.MEM] and row != g[f.RESERVED]:
         hits = bank[f.READ_HIT] >= 0 or bank[f.WRITE_HIT] >= 0
-        if (not hits or bank[f.SERVED] >= ch.policy[f.CAP]) and _affords(ch, ch.policy[f.CLOSE_CK]):
+        closes = (not hits or bank[f.SERVED] >= ch.policy[f.CAP]) and is_free(ch, PRE, b, t)
+        if closes and _affords(ch, ch.policy[f.CLOSE_CK]):
             _charge(ch)
             return PRE, 0
     if bank[f.MEM] == g[f.RESERVED]:
@@ -96,13 +97,13 @@ def _free_write(ch, b, w):
 def _open(ch, b, t):
     """ACT for the first request of bank b, or PIM_PRECHARGE where the PIM row buffer holds that row."""
     g, bank = ch.state, ch.bank[b]
-    opens, closes, affords = is_free(ch.device, ACT, b, t), FAR, _affords(ch, ch.policy[f.ACT_CK])
+    opens, closes, affords = is_free(ch, ACT, b, t), FAR, _affords(ch, ch.policy[f.ACT_CK])
     inside = bank[f.PIM] if ch.policy[f.DUAL] else -1
     if inside >= 0 and inside != g[f.RESERVED] and some_queued(ch, b, inside):
         closes = free_close(ch, b)
     if t < closes and not (opens and affords):
         if not opens:
-            sleep(ch, b, min(free_from(ch.device, ACT, b), closes))
+            sleep(ch, b, min(free_from(ch, ACT, b), closes))
         return -1, 0
     i, row = bank[f.RUN], bank[f.FIRST_ROW]
     while True:
@@ -156,14 +157,14 @@ def next_data(ch, enough):
         busy &= busy - 1
         bank = ch.bank[b]
         if bank[f.MEM] < 0:
-            t = min(t, free_from(ch.device, ACT, b))
+            t = min(t, free_from(ch, ACT, b))
             if ch.policy[f.DUAL] and bank[f.PIM] >= 0:
                 t = min(t, free_close(ch, b))
             continue
         if bank[f.READ_HIT] >= 0:
-            t = min(t, free_from(ch.device, RD, b))
+            t = min(t, free_from(ch, RD, b))
         if bank[f.WRITE_HIT] >= 0:
-            t = min(t, free_from(ch.device, WR, b))
+            t = min(t, free_from(ch, WR, b))
         if bank[f.FIRST_ROW] != bank[f.MEM]:
-            t = min(t, free_from(ch.device, PRE, b))
+            t = min(t, free_from(ch, PRE, b))
     return t

@@ -1,12 +1,12 @@
 """PIM commands: the head of their queue, what it needs of the banks first, and whether it ends before a refresh."""
 
 from pimloom.cycle_sim.compiled.kernel import bare
-from pimloom.cycle_sim.dram.kernels.device import FAR, free_from
+from pimloom.cycle_sim.dram.kernels.device import FAR
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.banks import first_dot, free_close, reserve
 from pimloom.cycle_sim.npu_pim.kernels.fields import ACT, G_ACT, GWRITE, HEADER, PIM_PRE, PRE, READRES, REFAB
 from pimloom.cycle_sim.npu_pim.kernels.lowest import lowest
-from pimloom.cycle_sim.npu_pim.kernels.masks import count, is_free, ranks_free
+from pimloom.cycle_sim.npu_pim.kernels.masks import count, free_from, is_free, ranks_free
 
 NOTHING = -1
 WAIT = -2
@@ -48,7 +48,7 @@ def slack(ch, t):
 @bare
 def _is_free(ch, c, b, t):
     """Whether no rule binds command c for bank b at clock t."""
-    return free_close(ch, b) <= t if c == PIM_PRE else is_free(ch.device, c, b, t)
+    return free_close(ch, b) <= t if c == PIM_PRE else is_free(ch, c, b, t)
 
 
 @bare
@@ -158,11 +158,11 @@ def _closed(ch):
 def _group_is_free(ch, b, t):
     """Whether G_ACT may open the group of bank b at clock t."""
     if not ch.policy[f.EXACT_GROUP]:
-        return is_free(ch.device, G_ACT, b, t)
+        return is_free(ch, G_ACT, b, t)
     per_group = ch.policy[f.PER_GROUP]
     low = b // per_group * per_group
     for i in range(low, low + per_group):
-        if not is_free(ch.device, G_ACT, i, t):
+        if not is_free(ch, G_ACT, i, t):
             return False
     return True
 
@@ -180,11 +180,11 @@ def _bound_alike(ch, b):
 def _free_group(ch, b):
     """First clock in which G_ACT may open the group of bank b."""
     if not ch.policy[f.EXACT_GROUP]:
-        return free_from(ch.device, G_ACT, b)
+        return free_from(ch, G_ACT, b)
     t, per_group = 0, ch.policy[f.PER_GROUP]
     low = b // per_group * per_group
     for i in range(low, low + per_group):
-        t = max(t, free_from(ch.device, G_ACT, i))
+        t = max(t, free_from(ch, G_ACT, i))
     return t
 
 
@@ -231,9 +231,9 @@ def next_refresh_command(ch, r, t):
     most, least = t + 1, FAR
     for b in range(r * each, (r + 1) * each):
         if ch.bank[b, f.MEM] >= 0:
-            least = min(least, free_from(ch.device, PRE, b))
+            least = min(least, free_from(ch, PRE, b))
         elif ch.policy[f.DUAL] and ch.bank[b, f.PIM] >= 0:
             least = min(least, free_close(ch, b))
         else:
-            most = max(most, free_from(ch.device, REFAB, b))
+            most = max(most, free_from(ch, REFAB, b))
     return max(t + 1, least) if least < FAR else most

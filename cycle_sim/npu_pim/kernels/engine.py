@@ -73,6 +73,7 @@ def run_alone(ch, until):
 def _fits(ch):
     """The rows of the arrays are as long as `fields` says, and known to be from here on: no product has to be made to
     find a place."""
+    assert ch.device.path.shape[1] == f.PATH_PLACES
     assert ch.request.shape[1] == f.N_REQUEST
     assert ch.list.shape[2] == f.N_LIST
     assert ch.line.shape[2] == f.N_LINE
@@ -128,7 +129,7 @@ def _tick(ch, t):
 def _select(ch, t):
     """(command, bank, request or row) that issues at clock t; command -1: none."""
     g, p = ch.state, ch.policy
-    waits = dots_wait(ch)
+    waits = (p[f.SINGLE] or p[f.DUAL]) and dots_wait(ch)
     if p[f.SINGLE]:
         if not g[f.SKIP] and (g[f.BLOCKED] or g[f.QUEUED] == 0):
             if g[f.IN_REFRESH] >= 0 or not waits:
@@ -158,7 +159,7 @@ def _dot(ch, t):
 @bare
 def _issue(ch, t, c, b, what):
     """Command c issues. what: its request, for RD, WR and PIM commands; its row, for ACT and G_ACT."""
-    g, p, request = ch.state, ch.policy, ch.request
+    g, p = ch.state, ch.policy
     ch.tally[c] += 1
     if c != f.PIM_PRE:
         arm(ch.device, c, b, t)
@@ -182,33 +183,40 @@ def _issue(ch, t, c, b, what):
         b = b // p[f.PER_GROUP] * p[f.PER_GROUP]
         for i in range(b, b + p[f.PER_GROUP]):
             set_row(ch, i, f.PIM if p[f.DUAL] else f.MEM, what, t)
-    elif c == f.GWRITE:
-        ch.alike[copies_alike(key_of(ch, what))] -= 1
-        respond(ch, f.COPY, request[what, f.GROUP], t + p[f.COPY_CK])
-    elif c == f.COMP:
-        if g[f.FILL]:
-            arm(ch.device, f.COMP_FIRST, b, t)
-        g[f.FILL] = 0
-        respond(ch, f.QUICK, request[what, f.GROUP], t)
-    elif c == f.READRES:
-        g[f.FILL] = 1
-        respond(ch, f.LATE, request[what, f.GROUP], t + p[f.READ_CK])
-        if request[what, f.LAST]:
-            g[f.BLOCKED], g[f.REMAIN] = 0, 0
-            reserve(ch, -1)
-    elif c == f.GEMV:
-        busy = max(request[what, f.COUNT] * p[f.COMP_CK], p[f.GEMV_CK])
-        arm(ch.device, f.GEMV_END, b, t + busy)
-        ch.tally[f.COMP] += request[what, f.COUNT]
-        late = max(request[what, f.COUNT] * p[f.COMP_CK], p[f.TREE_CK]) if p[f.LATE_GEMV] else 0
-        respond(ch, f.GEMVS, request[what, f.GROUP], t + p[f.READ_CK] + late)
-    if c in (f.GWRITE, f.HEADER, f.COMP, f.READRES, f.GEMV):
+    elif c != f.REFAB:
+        _issue_dot(ch, t, c, b, what)
         free(ch, what)
     if p[f.LOGGING]:
         n = g[f.N_COMMANDS]
         ch.command[n, 0], ch.command[n, 1], ch.command[n, 2] = t, c, b
         ch.command[n, 3] = what if c == f.ACT or c == f.G_ACT else ch.bank[b, f.MEM]
         g[f.N_COMMANDS] = n + 1
+
+
+@bare
+def _issue_dot(ch, t, c, b, i):
+    """PIM command c, request i, issues."""
+    g, p, request = ch.state, ch.policy, ch.request[i]
+    if c == f.GWRITE:
+        ch.alike[copies_alike(key_of(ch, i))] -= 1
+        respond(ch, f.COPY, request[f.GROUP], t + p[f.COPY_CK])
+    elif c == f.COMP:
+        if g[f.FILL]:
+            arm(ch.device, f.COMP_FIRST, b, t)
+        g[f.FILL] = 0
+        respond(ch, f.QUICK, request[f.GROUP], t)
+    elif c == f.READRES:
+        g[f.FILL] = 1
+        respond(ch, f.LATE, request[f.GROUP], t + p[f.READ_CK])
+        if request[f.LAST]:
+            g[f.BLOCKED], g[f.REMAIN] = 0, 0
+            reserve(ch, -1)
+    elif c == f.GEMV:
+        busy = max(request[f.COUNT] * p[f.COMP_CK], p[f.GEMV_CK])
+        arm(ch.device, f.GEMV_END, b, t + busy)
+        ch.tally[f.COMP] += request[f.COUNT]
+        late = max(request[f.COUNT] * p[f.COMP_CK], p[f.TREE_CK]) if p[f.LATE_GEMV] else 0
+        respond(ch, f.GEMVS, request[f.GROUP], t + p[f.READ_CK] + late)
 
 
 @bare

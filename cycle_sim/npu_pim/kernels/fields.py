@@ -20,6 +20,7 @@ CHANNEL, N_DOT = 9, 10  # dot[i]: its channel, too
 # these; turn in the queue; next and previous one in its chain, see `queued`
 NEXT, BEFORE, TWIN, LAST_TWIN, TURN, NEXT_ALIKE, BEFORE_ALIKE = range(9, 16)
 N_REQUEST = 16  # 64 bytes
+PATH_PLACES = 8  # path[b]: nodes that hold a bank, those of no depth left at 0
 # order[p, k]: a read or write (see `word_of`) or, negative, -1 - its place in dot; first clock, or with PATH first step
 # of the interconnect; group; as many more reads or writes follow, of the next columns
 WORD, WHEN, OF, MORE, N_ORDER = range(5)
@@ -65,13 +66,13 @@ WHOSE, MANY, LAST_AT, LAST_TURN, N_ANSWER = range(5)
 # WHOLE: a header waits for its tile; EXACT_SLACK: slack is exact, REMAIN ages; PATH: steps of the interconnect in a
 # clock, 0: requests and responses take a clock each; COLUMNS: of a row, one for each access; BANKS; PER_RANK: banks of
 # a rank; GROUPS: bank groups; REFRESH_CK: between refreshes of one rank and the next; LEAST_COMPS: that take as long
-# as the least GEMV
+# as the least GEMV; DEPTHS: of the nodes of rules, at most PATH_PLACES
 (
     DUAL, SINGLE, ENTRIES_MAX, QUEUE_MAX, DOTS_MAX, WINDOW, CAP, DRAIN_IDLE, REFI, RANKS, READ_CK, COPY_CK, COMP_CK,
     GEMV_CK, TREE_CK, PRE_CK, ACT_CK, CLOSE_CK, FAW_CK, FLOOR, OFFERS, EXACT_GROUP, LATE_GEMV, LOGGING,
     CLOSED, PER_GROUP, WHOLE, EXACT_SLACK, PATH, COLUMNS, BANKS,
-    PER_RANK, GROUPS, REFRESH_CK, LEAST_COMPS, END_OF_POLICY,
-) = range(N_STATE, N_STATE + 36)  # fmt: skip
+    PER_RANK, GROUPS, REFRESH_CK, LEAST_COMPS, DEPTHS, END_OF_POLICY,
+) = range(N_STATE, N_STATE + 37)  # fmt: skip
 # the rest of the row: `first`, `length`, `head`, `tail`, `bank`
 FIRST_AT = END_OF_POLICY
 LENGTH_AT = FIRST_AT + LISTS
@@ -82,12 +83,12 @@ N_ROW = (-(-(BANK_AT + MOST_BANKS * N_BANK) // 8) | 1) * 8  # an odd number of l
 
 
 class Device(NamedTuple):
-    """What `cycle_sim.dram.kernels.device` builds: rules between commands, bound by bound."""
+    """Rules between commands, bound by bound: path and bound as in `cycle_sim.dram.kernels.device`, the others as in
+    `rules`."""
 
     path: np.ndarray
     bound: np.ndarray
-    aside: np.ndarray
-    beside: np.ndarray
+    sibling: np.ndarray
     rule: np.ndarray
     first_rule: np.ndarray
     ring: np.ndarray

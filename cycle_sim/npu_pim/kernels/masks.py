@@ -1,7 +1,7 @@
 """Masks of banks, a bit each."""
 
 from pimloom.cycle_sim.compiled.kernel import bare
-from pimloom.cycle_sim.dram.kernels.device import CHILD, COLUMNS, MOST, REST
+from pimloom.cycle_sim.dram.kernels.device import COLUMNS
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 
 ONES = (1 << 32) - 1
@@ -24,49 +24,48 @@ def rank_mask(ch, r):
 
 
 @bare
-def is_free(dev, c, b, t):
-    """Whether no rule binds command c for bank b at clock t: `device.free_from(dev, c, b) <= t`, which looks on."""
-    return dev.bound[c] <= t and _is_free_from(dev, c, b, t, 1)
+def free_from(ch, c, b):
+    """First clock in which no rule binds command c for bank b."""
+    dev = ch.device
+    t = dev.bound[c]
+    for d in range(1, ch.policy[f.DEPTHS]):
+        t = max(t, dev.bound[dev.path[b, d] * COLUMNS + c])
+    return t
+
+
+@bare
+def is_free(ch, c, b, t):
+    """Whether no rule binds command c for bank b at clock t: `free_from(ch, c, b) <= t`, which looks on."""
+    return ch.device.bound[c] <= t and _is_free_below(ch, c, b, t, 1)
 
 
 @bare
 def is_free_inside(ch, c, b, t):
     """The same, where `ranks_free` says that no rule of channel or rank binds the command."""
-    return _is_free_from(ch.device, c, b, t, 2 if ch.policy[f.RANKS] > 1 else 1)
+    return _is_free_below(ch, c, b, t, 2 if ch.policy[f.RANKS] > 1 else 1)
 
 
 @bare
-def _is_free_from(dev, c, b, t, depth):
+def _is_free_below(ch, c, b, t, depth):
     """Whether no rule of a depth or a deeper one binds command c for bank b at clock t."""
-    parent = dev.path[b, depth - 1]
-    for d in range(depth, dev.path.shape[1]):
-        n = dev.path[b, d]
-        if dev.bound[n * COLUMNS + c] > t or (dev.aside[parent] and _is_bound_beside(dev, parent, n, c, t)):
+    dev = ch.device
+    for d in range(depth, ch.policy[f.DEPTHS]):
+        if dev.bound[dev.path[b, d] * COLUMNS + c] > t:
             return False
-        parent = n
     return True
-
-
-@bare
-def _is_bound_beside(dev, parent, n, c, t):
-    """Whether the siblings of node n bind command c at clock t."""
-    place = 3 * (parent * COLUMNS + c)
-    return dev.beside[place + MOST] > t and (dev.beside[place + CHILD] != n or dev.beside[place + REST] > t)
 
 
 @bare
 def ranks_free(ch, c, t):
     """Mask of the banks of the ranks in which no rule of channel or rank binds command c at clock t."""
-    dev, ranks, each, free = ch.device, ch.policy[f.RANKS], ch.policy[f.PER_RANK], 0
-    if dev.bound[c] > t:
+    bound, ranks, each, free = ch.device.bound, ch.policy[f.RANKS], ch.policy[f.PER_RANK], 0
+    if bound[c] > t:
         return free
     mask = (1 << each) - 1
     if ranks == 1:
         return mask
-    aside = dev.aside[0] != 0 and dev.beside[3 * c + MOST] > t
     for n in range(1, ranks + 1):
-        alone = not aside or (dev.beside[3 * c + CHILD] == n and dev.beside[3 * c + REST] <= t)
-        if alone and dev.bound[n * COLUMNS + c] <= t:
+        if bound[n * COLUMNS + c] <= t:
             free |= mask
         mask <<= each
     return free

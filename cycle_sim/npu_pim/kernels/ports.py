@@ -59,8 +59,8 @@ def offer_by_steps(ch, t):
 @bare
 def _offered(ch, p, t, step, end):
     """What becomes of the next request of a port in a step before step `end`. LACKS_PLACE: there is none, or no place
-    for it; NOT_YET: it does not come before step `end`; neither changes in these steps. LATER: it may enter in the next
-    one; ENTERED."""
+    for it before a response falls due; NOT_YET: it does not come before step `end`; neither changes in these steps.
+    LATER: it may enter in the next one; ENTERED."""
     g, at = ch.state, ch.port[p, f.OFFERED]
     if at == ch.port[p, f.LAST_ONE]:
         return LACKS_PLACE
@@ -72,7 +72,7 @@ def _offered(ch, p, t, step, end):
     if sent[f.WHEN] > step:
         return LATER if sent[f.WHEN] < end else NOT_YET
     if is_held_up(ch, sent[f.WORD], g[f.HELD] + max(g[f.RETURN] - step, 0)):
-        return LATER
+        return LACKS_PLACE if g[f.HELD] >= ch.policy[f.WINDOW] else LATER
     _enters(ch, p, sent, t)
     return ENTERED
 

@@ -241,6 +241,8 @@ def _hand_over(ch, line, group, t, step):
     seen = t + 1
     if steps:
         leaves = max(g[f.RETURN], step)
+        if g[f.HELD] >= ch.policy[f.WINDOW]:
+            g[f.OFFER_AT] = 0
         g[f.HELD] -= 1
         g[f.RETURN] = leaves + 1
         g[f.BACK] = clock_after(ch.drift, steps, leaves + PASSAGE, max(g[f.BACK], t))

@@ -10,11 +10,12 @@ import numpy as np
 from pimloom.arch.command import Role
 from pimloom.arch.pim_channel import PimChannel
 from pimloom.arch.table import Table, compile_table
-from pimloom.cycle_sim.npu_pim.build import build, device_of
+from pimloom.cycle_sim.npu_pim.build import build
 from pimloom.cycle_sim.npu_pim.kernels import engine
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.words import word_of
 from pimloom.cycle_sim.npu_pim.places import names_of
+from pimloom.cycle_sim.npu_pim.rules import device_of
 from pimloom.rtl.flow.npu_pim.traffic import Traffic
 from pimloom.rtl.flow.simulator.environment import Simulator
 from pimloom.rtl.flow.simulator.run import simulate

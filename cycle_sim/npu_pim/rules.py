@@ -1,0 +1,96 @@
+"""The rules of a channel as its kernels read them: few for each command, and each binds one node."""
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
+
+import numpy as np
+
+from pimloom.arch.table import Table
+from pimloom.cycle_sim.dram.kernels.device import (
+    DEPTH,
+    FIELDS,
+    KIND,
+    NEXT,
+    PLAIN,
+    PUSH,
+    SIBLINGS,
+    WAIT,
+    Shape,
+    device,
+    shape_of,
+)
+from pimloom.cycle_sim.npu_pim.kernels import fields as f
+
+Rule = tuple[int, ...]
+
+
+def device_of(table: Table, names: Sequence[str]) -> f.Device:
+    """The rules of an idle channel between commands of these names."""
+    arrays, shape = device(table, frozenset(names) & frozenset(table.names), {}, names), shape_of(table)
+    records = [tuple(record) for record in arrays["rule"].reshape(-1, FIELDS).tolist()]
+    each = [list(one_by_one(plainer(records[a:b]), shape)) for a, b in pairwise(arrays["first_rule"].tolist())]
+    path = np.zeros((len(arrays["path"]), f.PATH_PLACES), np.uint32)
+    path[:, : len(shape.sizes)] = arrays["path"]
+    rule, first = _plain_first(each)
+    return f.Device(path, arrays["bound"], ring_of_siblings(shape), rule, first, arrays["ring"])
+
+
+def plainer(rules: Sequence[Rule]) -> list[Rule]:
+    """The rules of a command with plain ones as far out as they go, and in place of those for siblings where they can
+    be; those that others imply are left out. Each bank is bound as it was."""
+    found = list(dict.fromkeys(rules))
+    while further := next(_further_out(found), None):
+        found = list(dict.fromkeys(further[1] if a is further[0] else a for a in found))
+    plain = [a for a in found if a[KIND] == PLAIN]
+    kept = [a for a in found if a[KIND] != PLAIN or _longest(plain, a, a[DEPTH] - 1) < a[WAIT]]
+    return [a for a in kept if a[KIND] != PLAIN or _longest(plain, a, a[DEPTH]) == a[WAIT]]
+
+
+def _further_out(rules: Sequence[Rule]) -> Iterator[tuple[Rule, Rule]]:
+    """A rule, and one for the parent of its node that may take its place: if node and siblings wait as long as it says,
+    or longer, so may all that the parent holds."""
+    plain, beside = ([a for a in rules if a[KIND] == kind] for kind in (PLAIN, SIBLINGS))
+    for a in beside:
+        if _longest(plain, a, a[DEPTH]) >= a[WAIT]:
+            yield a, _changed(a, {DEPTH: a[DEPTH] - 1, KIND: PLAIN})
+    for a in plain:
+        if any(b[NEXT] == a[NEXT] and b[DEPTH] == a[DEPTH] and b[WAIT] >= a[WAIT] for b in beside):
+            yield a, _changed(a, {DEPTH: a[DEPTH] - 1})
+
+
+def _longest(plain: Sequence[Rule], rule: Rule, depth: int) -> int:
+    """The longest wait for the command of a rule that plain rules of a depth or of one above it ask for; 0: none."""
+    return max((a[WAIT] for a in plain if a[NEXT] == rule[NEXT] and a[DEPTH] <= depth), default=0)
+
+
+def _changed(rule: Rule, to: dict[int, int]) -> Rule:
+    return tuple(to.get(place, x) for place, x in enumerate(rule))
+
+
+def one_by_one(rules: Sequence[Rule], shape: Shape) -> Iterator[Rule]:
+    """The rules with AWAY behind them; one for a node's siblings is one for each of them. Counts are kept once."""
+    for rule in rules:
+        if not rule[KIND] & SIBLINGS:
+            yield (*rule, 0)
+            continue
+        children = shape.sizes[rule[DEPTH]] // shape.sizes[rule[DEPTH] - 1]
+        for away in range(1, children):
+            yield (*_changed(rule, {PUSH: rule[PUSH] if away == 1 else 0}), away)
+
+
+def ring_of_siblings(shape: Shape) -> np.ndarray:
+    """uint32[nodes]: the node after each among the children of its parent, the first one after the last."""
+    found = np.zeros(shape.nodes, np.uint32)
+    for _, first, n in shape.children():
+        found[first : first + n] = first + (np.arange(n) + 1) % n
+    return found
+
+
+def _plain_first(each: Sequence[Sequence[Rule]]) -> tuple[np.ndarray, np.ndarray]:
+    """`rule` and `first_rule` as `kernels.rules` reads them: the plain ones of each command in front."""
+    ordered, where = list[Rule](), list[int]()
+    for begin, rules in zip(accumulate(map(len, each), initial=0), each, strict=False):
+        plain = [a for a in rules if a[KIND] == PLAIN]
+        ordered += [*plain, *(a for a in rules if a[KIND] != PLAIN)]
+        where += [begin, begin + len(plain)]
+    return np.array(ordered or [(0,) * (FIELDS + 1)], np.int64).ravel(), np.array([*where, len(ordered)])
