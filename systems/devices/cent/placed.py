@@ -117,8 +117,8 @@ class Placed:
 
     @property
     def _link_ms(self) -> float:
-        """Of a layer, the mean of all: the last one of a device or stage sends onward. As released each does where each is
-        a stage, and else none."""
+        """Of a layer, the mean of all: the last one of a device or stage sends onward. As released each does, where it
+        is a stage, and else none."""
         if self.released:
             return self._onward_ms if self.piped else self._within_ms
         sending = self.used_devices if self.piped else self.stages
