@@ -37,7 +37,7 @@ from pimloom.arch.part_file import part_sheet as part_sheet
 from pimloom.arch.pim_stream import can_attend
 from pimloom.arch.pim_system import PimSystem as PimSystem
 from pimloom.arch.roofline import RooflineSystem as RooflineSystem
-from pimloom.arch.unread import check_ideal, check_read
+from pimloom.arch.unread import check_ideal, check_read, check_used
 
 STRUCTS: Mapping[str, type[msgspec.Struct]] = {
     "pim": PimSystem,
@@ -181,6 +181,7 @@ def _of_duplex(sheet: Sheet, overrides: Mapping[str, str]) -> System:
     loaded = load_sheet(sheet, DuplexSystem, own("device", overrides))
     if loaded.value.memory == "ideal":
         check_ideal(overrides)
+    check_used(loaded.value, overrides)
     duplex = made_of("device", loaded.value.device, load_duplex, sheet, loaded.sources, overrides)
     return System(Path(sheet.path).stem, loaded.value, None, loaded.sources, duplex=duplex)
 

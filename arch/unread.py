@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
+from pimloom.arch.duplex_system import DuplexSystem
 from pimloom.arch.error import UserError
 
 NO_CURRENTS = "no currents of the part are in its energy; leave it out"
@@ -28,6 +29,11 @@ UNREAD: Mapping[str, Mapping[str, str]] = {  # kind: place, or what places start
         "device.part.devices": NO_CURRENTS,
     },
 }
+OF_PIM = {  # of a Duplex device, which another processor beside the xPU does not read
+    "logic": ("device.logic_pim.", "device.bundle_banks"),
+    "bank_group": ("device.bank_group_pim.",),
+    "bank": ("device.bank_pim.",),
+}
 OF_COMMANDS = ("controller", "device.part.one_bus")  # of Duplex, which an ideal memory does not read
 
 
@@ -44,3 +50,16 @@ def check_ideal(overrides: Iterable[str]) -> None:
     for place in overrides:
         if place in OF_COMMANDS:
             raise UserError(f"--set {place}: not read with memory=ideal: {IDEAL}")
+
+
+def check_used(spec: DuplexSystem, overrides: Iterable[str]) -> None:
+    """Raise UserError for a place of Duplex that it does not read with the others as they are."""
+    unread = [(place, f"pim={spec.pim}", f"pim={pim}") for pim in OF_PIM if pim != spec.pim for place in OF_PIM[pim]]
+    if not spec.co_processing:
+        unread.append(("router", "co_processing=false", "co_processing=true"))
+    if not spec.routing.drawn:
+        unread.append(("routing.seed", "routing.drawn=false", "routing.drawn=true"))
+    for place in overrides:
+        for start, why, instead in unread:
+            if place.startswith(start):
+                raise UserError(f"--set {place}: not read with {why}; set {instead}, or leave it out")

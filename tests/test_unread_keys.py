@@ -38,6 +38,22 @@ def test_an_ideal_memory_has_no_commands(place: str, value: str) -> None:
         load_system("duplex", {place: value, "memory": "ideal"})
 
 
+@pytest.mark.parametrize(("place", "value", "unread", "why"), [
+    ("device.logic_pim.macs", "8", {"pim": "bank"}, "pim=bank; set pim=logic"),
+    ("device.bundle_banks", "4", {"pim": "bank_group"}, "pim=bank_group; set pim=logic"),
+    ("device.bank_pim.op_per_byte", "2", {}, "pim=logic; set pim=bank"),
+    ("device.bank_group_pim.op_per_byte", "2", {}, "pim=logic; set pim=bank_group"),
+    ("router", "optimum", {}, "co_processing=false; set co_processing=true"),
+    ("routing.seed", "3", {"routing.drawn": "false"}, "routing.drawn=false; set routing.drawn=true"),
+])  # fmt: skip
+def test_what_duplex_reads_depends_on_its_other_keys(place: str, value: str, unread: dict[str, str], why: str) -> None:
+    alone = {"co_processing": "false"}
+    with pytest.raises(UserError, match=f"^--set {place}: not read with {why}, or leave it out$"):
+        load_system("duplex", alone | unread | {place: value})
+    wanted = [part.partition("=")[::2] for part in why.split("set ")[1:]]
+    load_system("duplex", alone | unread | dict(wanted) | {place: value})
+
+
 @pytest.mark.parametrize("name", ["nCCDAB", "nCCDSB"])
 def test_the_distance_of_macs_is_read_under_the_power_limit(name: str) -> None:
     place, llm = f"dram.timing.{name}", load_llm("gpt3-7b")
