@@ -31,6 +31,27 @@ class StudyGpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     l2_bytes: Positive
 
 
+class StackArea(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a stack's units add to its dies."""
+
+    MEANING: ClassVar[Mapping[str, str]] = {
+        "placement": "of the units whose area it is; of units elsewhere there is no figure",
+        "dram_dies": "DRAM dies of a stack [1]",
+        "dram_die_mm2": "what is added to each [mm2]",
+        "buffer_die_mm2": "what is added to the buffer die [mm2]",
+    }
+
+    placement: Literal["bank", "bg", "buffer"]
+    dram_dies: Positive
+    dram_die_mm2: PositiveFloat
+    buffer_die_mm2: PositiveFloat
+
+    @property
+    def mm2(self) -> float:
+        """Of a stack."""
+        return self.dram_dies * self.dram_die_mm2 + self.buffer_die_mm2
+
+
 class StudyStacks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Stacks beside each GPU."""
 
@@ -40,6 +61,7 @@ class StudyStacks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "power_limited": "whether the stacks' power limits how many units work at once",
         "pipelined": "projections of some heads while others attend",
         "co_processing": "feed-forward weights read by the stacks, too",
+        "area": "what the units add to the dies; left out: no figure",
     }
 
     each: Annotated[int, msgspec.Meta(ge=0, le=64)]
@@ -47,6 +69,7 @@ class StudyStacks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     power_limited: bool
     pipelined: bool
     co_processing: bool
+    area: StackArea | None = None
 
 
 class StudyDram(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -176,7 +176,7 @@ def test_the_study_holds_and_says_if_it_does_not(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(further, "checks", further_checks)
     page = study.run_study(tmp_path / "a", lambda done, total: None)
     checks = json.loads((page.parent / "results.json").read_text())["checks"]
-    assert len(checks) == 25 + 12 + 17 + 32 + 3 + 6 and {check["verdict"] for check in checks[:-9]} == {"pass"}
+    assert len(checks) == 25 + 12 + 17 + 32 + 3 + 6 + 1 and {check["verdict"] for check in checks[:-9]} == {"pass"}
     assert [check["verdict"] for check in checks[-9:]] == ["pass"] + ["deviates"] * 6 + ["report only"] * 2
     shown = page.read_text()
     assert "1.847" in shown and "headline claim" not in shown and "not reproduced" in shown and "does not fit" in shown

@@ -119,3 +119,17 @@ def test_activations_use_all_multiprocessors_but_as_released() -> None:
 ])  # fmt: skip
 def test_area_of_duplex_is_what_its_logic_dies_get(settings: dict[str, str], tp: int, area: float | None) -> None:
     assert area_of_all_mm2(load_system("duplex", settings), tp) == (area and pytest.approx(area))
+
+
+@pytest.mark.parametrize(("settings", "tp", "area"), [
+    ({}, 8, 8 * 5 * (8 * 13.12 + 1.40)),  # [secondary] each of eight DRAM dies and the buffer die of 40 stacks
+    ({}, 1, 5 * (8 * 13.12 + 1.40)),
+    ({"stacks.each": "3", "stacks.area.dram_dies": "12"}, 6, 6 * 3 * (12 * 13.12 + 1.40)),
+    ({"stacks.area.dram_die_mm2": "10", "stacks.area.buffer_die_mm2": "3"}, 8, 8 * 5 * 83),
+    ({"stacks.placement": "bg"}, 8, None),
+    ({"stacks.placement": "bg", "stacks.area.placement": "bg"}, 8, 8 * 5 * (8 * 13.12 + 1.40)),
+    ({"stacks.each": "0", "stacks.pipelined": "false", "stacks.co_processing": "false"}, 8, None),
+])  # fmt: skip
+def test_area_of_attacc_is_what_its_dies_get(settings: dict[str, str], tp: int, area: float | None) -> None:
+    assert area_of_all_mm2(load_system("attacc", settings), tp) == (area and pytest.approx(area))
+    assert area_of_all_mm2(load_system("attacc_gpu"), tp) is None

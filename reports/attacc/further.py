@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pimloom.arch.attacc import AttAccSystem
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_part, load_system
@@ -30,6 +31,7 @@ FARTHEST = 600  # clocks; longer than any distance of rules.csv
 WITHOUT_LIMIT, TABLE_MS, TABLE_J, HOST_MS, HOST_J = 0.728, 17.08, 11.516, 434.32, 20.002  # [derived] its runs
 FIRST, LAST, CYCLES_FIRST, CYCLES_LAST, STEP_CK = 2049, 2161, 3930, 4098, 24  # [derived] three heads; each 16 tokens
 PIPELINED, CO_PROCESSED, AT_LIMIT, LIMIT_S = 1.15, 1.10, 56, 0.03  # [secondary] up to; more; within 30 ms
+ADDED, DIE_MM2 = 10.84, 121  # [secondary] of a DRAM die [%]; that die
 OF_GAIN, GAIN = 0.05, "gain, "  # [design]; what its checks begin with
 LONG, SHORT = 2048, 128  # [design] tokens of a prompt and of its answer
 BATCHES, CONTEXT, REQUESTS = (1, 4, 16, 32, 54), 2048, 71  # as many as the stacks have room for
@@ -38,7 +40,7 @@ BATCHES, CONTEXT, REQUESTS = (1, 4, 16, 32, 54), 2048, 71  # as many as the stac
 def checks(cycles: Sequence[tuple[dict[str, str], int]], batch_1: AttAccOutcome) -> list[Check]:
     """All of them. cycles: of the rows of cycles.csv; batch_1: stacks with all options."""
     return [
-        *constants(), *distances(), *three_heads(), *without_limit(cycles), *more_steps(batch_1), *gains(),
+        *constants(), *areas(), *distances(), *three_heads(), *without_limit(cycles), *more_steps(batch_1), *gains(),
         *headlines(),
     ]  # fmt: skip
 
@@ -52,6 +54,13 @@ def constants() -> list[Check]:
         compared(f"energy: {row['what']}", mine, float(row["value"]), row["unit"], 1e-9, "exact", "FAIL", "secondary")
         for row, mine in zip(rows_of("constants.csv"), ours, strict=True)
     ]
+
+
+def areas() -> list[Check]:
+    """What the units add to a DRAM die, of its area."""
+    area = load_system("attacc").of_kind(AttAccSystem).stacks.area
+    ours = 100 * area.dram_die_mm2 / DIE_MM2 if area else 0.0
+    return [compared("area added to a DRAM die", ours, ADDED, "%", 5e-4, "0.05 %", "FAIL", "secondary")]
 
 
 def distances() -> list[Check]:

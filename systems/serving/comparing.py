@@ -11,7 +11,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
 from pimloom.arch.version import __version__
-from pimloom.systems.devices.area import ON_DIES, area_by_part_mm2, area_of_all_mm2, of_devices
+from pimloom.systems.devices.area import area_by_part_mm2, area_note, area_of_all_mm2, of_devices
 from pimloom.systems.devices.boundary import PARTS, by_part, parts_of
 from pimloom.systems.devices.device import Device, device_of
 from pimloom.systems.devices.drawn import drawn
@@ -255,7 +255,8 @@ def notes(
     for system, row in zip(systems, found, strict=True):
         has, there = traits(system.kind), row.reason is None
         applies = {has.not_here: wanted.outside, has.sending: (row.tp or 1) > 1, WHOLE: has.sequence == "own"}
-        applies |= {has.static: "static" in (row.energy_by_part_j or {}), ON_DIES: bool(system.duplex and row.area_mm2)}
+        applies |= {has.static: "static" in (row.energy_by_part_j or {})}
+        applies |= {area_note(system) or "": bool(row.area_mm2)}
         applies |= dict.fromkeys(beyond(llm, longest(wanted)), has.beyond)
         for said, is_so in applies.items():
             if said and is_so and there:
