@@ -60,7 +60,7 @@ def areas() -> list[Check]:
     """What the units add to a DRAM die, of its area."""
     area = load_system("attacc").of_kind(AttAccSystem).stacks.area
     ours = 100 * area.dram_die_mm2 / DIE_MM2 if area else 0.0
-    return [compared("area added to a DRAM die", ours, ADDED, "%", 5e-4, "0.05 %", "FAIL", "secondary")]
+    return [compared("area added to a DRAM die", ours, ADDED, "%", 5e-4, "0.05%", "FAIL", "secondary")]
 
 
 def distances() -> list[Check]:
