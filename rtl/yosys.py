@@ -25,6 +25,15 @@ def run_yosys(arguments: Sequence[str], script: str) -> str:
     return printed
 
 
+def compile_yosys() -> None:
+    """Have Amaranth's Yosys compiled for this machine, where it is taken: eight seconds of CPU, once for all processes.
+
+    wasmtime keeps the code; two processes that both find none compile it twice.
+    """
+    if find_yosys(lambda version: version >= OLDEST) is _BuiltinYosys:
+        _module()
+
+
 def _run_here(arguments: Sequence[str], script: str) -> str:
     import wasmtime
 

@@ -113,5 +113,7 @@ def _tail(log: Path) -> str:
 
 
 if __name__ == "__main__":  # `make setup` does this, so that nobody waits later
+    from pimloom.rtl.yosys import compile_yosys
+
     with tools(print):
-        pass
+        compile_yosys()
