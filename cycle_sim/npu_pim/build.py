@@ -1,5 +1,7 @@
 """A PIM channel before its first clock: its table, its controller and its rules as plain arrays."""
 
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
+
 import numpy as np
 
 from pimloom.arch.command import Level
@@ -16,6 +18,7 @@ from pimloom.cycle_sim.npu_pim.places import names_of
 from pimloom.cycle_sim.npu_pim.rules import device_of
 
 LINE_BYTES = 64  # of the caches of the processor that simulates
+LARGE_BYTES = 1 << 18  # from here on the C library may give room that was used before, and clear all of it
 ROUND = 1 << 16  # commands that the log holds
 DRIFTS = 1 << 12  # times that the sums of two clocks part or meet
 APART = 5  # requests more than a power of two, or those of all channels would lie in the same places of the caches
@@ -92,6 +95,9 @@ def zeros_in_lines(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """Zeros that begin with a line of the caches, so that no request lies in two; they take no memory before they are
     written."""
     size = int(np.prod(shape)) * dtype.itemsize
+    if size >= LARGE_BYTES:
+        pages = mmap(-1, size, MAP_PRIVATE | MAP_ANONYMOUS)
+        return np.frombuffer(pages, dtype).reshape(shape)
     found = np.zeros(size + LINE_BYTES, np.uint8)
     at = -found.ctypes.data % LINE_BYTES
     return found[at : at + size].view(dtype).reshape(shape)
