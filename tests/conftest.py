@@ -61,6 +61,11 @@ def pytest_collection() -> Generator[None, object, object]:
         sys.dont_write_bytecode = kept
 
 
+def pytest_sessionfinish() -> None:
+    """pytest looks for garbage five times at the end: not again in all that is left."""
+    gc.freeze()
+
+
 # `ci` draws the same examples every time; `explore` draws new ones:
 #   pytest tests/test_x.py --hypothesis-profile=explore
 settings.register_profile(
