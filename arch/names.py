@@ -42,6 +42,17 @@ def _optical(path: str, mtime_ns: int, size: int) -> bool:
     return bool(OPTICAL.search(Path(path).read_text()))
 
 
+def _has(folder: str, name: str) -> bool:
+    """Whether a name is one of `list_names`; of parts no other file than its own is asked whether it is optical."""
+    if folder not in ("parts", "optics"):
+        return name in list_names(folder)
+    if f"{name}.yaml" not in os.listdir(HERE / "parts"):
+        return False
+    path = HERE / "parts" / f"{name}.yaml"
+    its = path.stat()
+    return _optical(str(path), its.st_mtime_ns, its.st_size) == (folder == "optics")
+
+
 def heading(folder: str, name: str) -> dict[str, str]:
     """The values of one line that stand at the top level of a file in `arch/FOLDER`, as written; for a list of all
     files, as nothing else is looked at and nothing checked."""
@@ -61,11 +72,11 @@ def heading(folder: str, name: str) -> dict[str, str]:
 def find(folder: str, name: str) -> Path:
     """The file of a name in `arch/FOLDER`, or a path to a YAML file of the user's own; else UserError."""
     kind = folder.removesuffix("s")
-    known = list_names(folder)
-    if name in known:
+    if _has(folder, name):
         return HERE / folder / f"{name}.yaml"
     if name.endswith((".yaml", ".yml")):
         return Path(name)
+    known = list_names(folder)
     if Path(name).is_file():
         what = "`kind` and the keys" if folder == "systems" else "the keys"
         said = f"a {kind.replace('_', ' ')} is a file that ends in .yaml and has {what} of one in arch/{folder}"
@@ -77,7 +88,7 @@ def find(folder: str, name: str) -> Path:
 def elsewhere(name: str) -> str:
     """What a name is that was looked for among other things, and where it belongs; else nothing."""
     for folder, belongs in BELONGS.items():
-        if name in list_names(folder):
+        if _has(folder, name):
             return f": it is {belongs.format(name=name)}"
     return ""
 
@@ -86,14 +97,14 @@ def is_optics(name: str) -> bool:
     """Whether this name, or this path to a YAML file, is that of an optical part."""
     if name.endswith((".yaml", ".yml")) and Path(name).is_file():
         return bool(OPTICAL.search(read_text(Path(name))))
-    return name in list_names("optics")
+    return _has("optics", name)
 
 
 def find_optics(name: str) -> Path:
     """The file of an optical part by name, or a path; else UserError."""
-    known = list_names("optics")
-    if name in known:
+    if _has("optics", name):
         return HERE / "parts" / f"{name}.yaml"
     if name.endswith((".yaml", ".yml")):
         return Path(name)
+    known = list_names("optics")
     raise UserError(f"unknown optical part {name!r}{nearest(name, known)}; known optical parts: {', '.join(known)}")
