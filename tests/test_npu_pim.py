@@ -1,10 +1,13 @@
 """One decoder layer on NeuPIMs and on its blocked baseline: repairs, models of other shapes, wrong options."""
 
 import json
+import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from pimloom.cycle_sim.npu_pim.build import zeros_in_lines
 from tests.command import call
 from tests.neupims_runs import layer as released_layer
 from tests.reference_data import needed
@@ -111,3 +114,18 @@ def test_a_list_is_asked_for():
     done = call("run", "pim_gpt", "--model", "gpt2", "--tp", "4")
     said = "pimloom: --tp 4: pim_gpt runs one sequence, token by token on one device; leave it out\n"
     assert (done.code, done.err) == (2, said)
+
+
+@pytest.mark.parametrize("shape", [(3,), (7, 5), ((1 << 15) - 1,), (1 << 15,), (3, 1 << 14)])
+def test_arrays_of_channels_begin_with_a_line_of_zeros_and_are_each_a_process_s_own(shape):
+    kind = np.dtype(np.int64)
+    first, second = zeros_in_lines(shape, kind), zeros_in_lines(shape, kind)
+    assert first.shape == shape and first.dtype == kind and first.ctypes.data % 64 == 0 and not first.any()
+    if not (child := os.fork()):
+        first[...] = 1
+        os._exit(not first.all())
+    assert os.waitpid(child, 0)[1] == 0 and not first.any()
+    first[...] = -1
+    assert (first == -1).all() and not second.any()
+    del first
+    assert not zeros_in_lines(shape, kind).any()

@@ -6,10 +6,11 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from amaranth._toolchain.yosys import _BuiltinYosys, _SystemYosys
 
 from pimloom.arch.system import load_part
 from pimloom.arch.table import compile_table
-from pimloom.rtl import bf16, float32
+from pimloom.rtl import bf16, float32, yosys
 from pimloom.rtl.blocks import BLOCKS
 from pimloom.rtl.command import command_layout
 from pimloom.rtl.header import header
@@ -77,3 +78,12 @@ def test_what_stands_above_names_every_port_of_the_module(name):
     assert ports is not None
     names = re.findall(r"^  (?:input|output) (?:wire|reg) (?:\[\d+:0\] )?(\w+)", ports[1], re.MULTILINE)
     assert told | {"clk", "rst"} == set(names)
+
+
+@pytest.mark.parametrize(("own", "compiled"), [(True, 1), (False, 0)])
+def test_setup_compiles_the_yosys_that_amaranth_brings_where_it_is_taken(monkeypatch, own, compiled):
+    seen = []
+    monkeypatch.setattr(yosys, "_module", lambda: seen.append("compiled"))
+    monkeypatch.setattr(yosys, "find_yosys", lambda wanted: _BuiltinYosys if own else _SystemYosys)
+    yosys.compile_yosys()
+    assert len(seen) == compiled
