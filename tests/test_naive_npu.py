@@ -38,8 +38,8 @@ def test_a_block_goes_on_at_the_beginning():
 
 def places_by_engine(hashes):
     """The order in which the compiled set holds 0 … n - 1."""
-    n, room = len(hashes), 8 * len(hashes) + 400
-    arrays = [np.zeros(size, np.int64) for size in (hash_set.N_SHAPE, room, room, n)]
+    n = len(hashes)
+    arrays = [np.zeros(size, np.int64) for size in (n, max(4 * n + 8, hash_set.LEAST_COUNTERS), n)]
     keys = np.array([x - (x >> 63 << 64) for x in hashes], np.int64)
     hash_set.order(keys, n, *arrays)
     return arrays[-1].tolist()

@@ -100,8 +100,8 @@ def test_the_lines_of_every_block():
         assert len(touched) == lines
         addresses = np.array([swapped(line) for line in touched])
         hashes = np.array([hash_set.mixed(address) for address in addresses])
-        room = np.zeros((3, 4 * lines + 8 + hash_set.SPARE), np.int64)
-        hash_set.order(hashes, lines, np.zeros(hash_set.N_SHAPE, np.int64), *room)
+        room = np.zeros((3, 4 * lines + hash_set.LEAST_COUNTERS), np.int64)
+        hash_set.order(hashes, lines, *room)
         assert addresses[room[2, : len(shown)]].tolist() == shown
         seen += 1
     assert seen

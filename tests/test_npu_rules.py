@@ -21,9 +21,8 @@ from pimloom.cycle_sim.dram.kernels.device import (
     device,
 )
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
-from pimloom.cycle_sim.npu_pim.kernels.rules import AWAY
 from pimloom.cycle_sim.npu_pim.places import names_of
-from pimloom.cycle_sim.npu_pim.rules import device_of, one_by_one, plainer, ring_of_siblings
+from pimloom.cycle_sim.npu_pim.rules import AWAY, device_of, one_by_one, plainer, ring_of_siblings
 from pimloom.systems.devices.npu_pim.laid import channel_of
 
 SIZES = (1, 2, 4, 12)  # nodes of each depth: a channel, its ranks, their bank groups, their banks

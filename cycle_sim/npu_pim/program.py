@@ -8,7 +8,7 @@ from pimloom.arch.pim_stream import PIM_ROLES
 from pimloom.arch.units import ceil_div
 from pimloom.cycle_sim.npu_pim.kernels import core as k
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
-from pimloom.cycle_sim.npu_pim.kernels.hash_set import FIRST_PLACES, N_SHAPE, SPARE
+from pimloom.cycle_sim.npu_pim.kernels.hash_set import FIRST_PLACES, LEAST_COUNTERS
 from pimloom.cycle_sim.npu_pim.operator import Operator as Operator
 from pimloom.cycle_sim.npu_pim.places import PLACE
 from pimloom.cycle_sim.npu_pim.tables import Tables, channels_of, csr, pairs_of
@@ -173,7 +173,7 @@ class Builder:
         task_ptr, task_of = csr(needed, len(self.owners))
         reach = [(o.index, c) for o in self.operators for c in channels_of(o.dots)]
         reach_ptr, reached = csr(pairs_of(reach), len(self.operators))
-        places = 4 * widest_lines + FIRST_PLACES + SPARE  # a set is at least two fifths full
+        places = max(4 * widest_lines + FIRST_PLACES, LEAST_COUNTERS)  # a set is at least two fifths full
         program = k.Program(
             op=tables.op,
             block=np.array(tables.blocks, np.int64).reshape(-1, k.N_BLOCK),
@@ -193,9 +193,8 @@ class Builder:
             npu=npu,
             order=np.zeros(widest_lines, np.int64),
             keys=np.zeros(widest_lines, np.int64),
-            shape=np.zeros(N_SHAPE, np.int64),
-            byte=np.zeros(places, np.int64),
-            held=np.zeros(places, np.int64),
+            packed=np.zeros(widest_lines, np.int64),
+            ends=np.zeros(places, np.int64),
             sums=np.zeros(4),
             account=np.zeros((len(self.operators), k.COMMAND + len(f.COMMANDS)), np.int64),
         )

@@ -7,6 +7,8 @@ import numpy as np
 
 from pimloom.arch.table import Table
 from pimloom.cycle_sim.dram.kernels.device import (
+    COLUMNS,
+    COUNTS,
     DEPTH,
     FIELDS,
     KIND,
@@ -22,6 +24,7 @@ from pimloom.cycle_sim.dram.kernels.device import (
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 
 Rule = tuple[int, ...]
+AWAY = FIELDS  # a rule's last place: how many places beyond its node the one that it binds is, in the ring of siblings
 
 
 def device_of(table: Table, names: Sequence[str]) -> f.Device:
@@ -30,9 +33,21 @@ def device_of(table: Table, names: Sequence[str]) -> f.Device:
     records = [tuple(record) for record in arrays["rule"].reshape(-1, FIELDS).tolist()]
     each = [list(one_by_one(plainer(records[a:b]), shape)) for a, b in pairwise(arrays["first_rule"].tolist())]
     path = np.zeros((len(arrays["path"]), f.PATH_PLACES), np.uint32)
-    path[:, : len(shape.sizes)] = arrays["path"]
-    rule, first = _plain_first(each)
-    return f.Device(path, arrays["bound"], ring_of_siblings(shape), rule, first, arrays["ring"])
+    path[:, : len(shape.sizes)] = arrays["path"] * COLUMNS
+    ordered, first = _counting_last(each)
+    rule = np.array([rule[:FIELDS] for rule in ordered] or [(0,) * FIELDS], np.int64)
+    return f.Device(path, arrays["bound"], _places(ordered, arrays["path"], shape), rule.ravel(), first, arrays["ring"])
+
+
+def _places(rules: Sequence[Rule], path: np.ndarray, shape: Shape) -> np.ndarray:
+    """uint32[rules, MOST_BANKS]: the place in `bound` that each rule binds when its command issues to each bank."""
+    following, found = ring_of_siblings(shape), np.zeros((max(len(rules), 1), f.MOST_BANKS), np.uint32)
+    for i, rule in enumerate(rules):
+        node = path[:, rule[DEPTH]]
+        for _ in range(rule[AWAY]):
+            node = following[node]
+        found[i, : len(path)] = node * COLUMNS + rule[NEXT]
+    return found
 
 
 def plainer(rules: Sequence[Rule]) -> list[Rule]:
@@ -86,11 +101,11 @@ def ring_of_siblings(shape: Shape) -> np.ndarray:
     return found
 
 
-def _plain_first(each: Sequence[Sequence[Rule]]) -> tuple[np.ndarray, np.ndarray]:
-    """`rule` and `first_rule` as `kernels.rules` reads them: the plain ones of each command in front."""
+def _counting_last(each: Sequence[Sequence[Rule]]) -> tuple[list[Rule], np.ndarray]:
+    """The rules of all commands, and `first_rule` as `kernels.rules` reads it: those of a command that count behind."""
     ordered, where = list[Rule](), list[int]()
     for begin, rules in zip(accumulate(map(len, each), initial=0), each, strict=False):
-        plain = [a for a in rules if a[KIND] == PLAIN]
-        ordered += [*plain, *(a for a in rules if a[KIND] != PLAIN)]
-        where += [begin, begin + len(plain)]
-    return np.array(ordered or [(0,) * (FIELDS + 1)], np.int64).ravel(), np.array([*where, len(ordered)])
+        direct = [a for a in rules if not a[KIND] & COUNTS]
+        ordered += [*direct, *(a for a in rules if a[KIND] & COUNTS)]
+        where += [begin, begin + len(direct)]
+    return ordered, np.array([*where, len(ordered)])

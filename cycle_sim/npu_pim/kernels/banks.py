@@ -33,7 +33,13 @@ def remark(ch, b):
 @bare
 def next_hit(ch, i, b, row, kind):
     """The first request at i or behind it, in its chain, of a kind for a row of bank b; -1: none."""
-    if ch.queued[_rows_alike(b, row, kind), 2] == _tag(b, row):
+    return _first_for(ch, i, b, row, _rows_alike(b, row, kind))
+
+
+@bare
+def _first_for(ch, i, b, row, place):
+    """The same of the chain at a place in `queued`."""
+    if ch.queued[place, 2] == _tag(b, row):
         return i  # without a look at it: it may be far in memory
     while i >= 0 and (ch.request[i, f.ROW] != row or ch.request[i, f.BANK] != b):
         i = ch.request[i, f.NEXT_ALIKE]
@@ -66,7 +72,9 @@ def some_queued(ch, b, row):
 @bare
 def _link(ch, i, b, row, kind):
     """Request i, of a kind for a row of bank b, enters its chain."""
-    request, alike, tag = ch.request, ch.queued[_rows_alike(b, row, kind)], _tag(b, row)
+    request, place, tag = ch.request, _rows_alike(b, row, kind), _tag(b, row)
+    alike = ch.queued[place]
+    request[i, f.ALIKE] = place
     request[i, f.NEXT_ALIKE], request[i, f.BEFORE_ALIKE] = -1, alike[1]
     if alike[1] < 0:
         alike[0], alike[2] = i, tag
@@ -78,9 +86,9 @@ def _link(ch, i, b, row, kind):
 
 
 @bare
-def _unlink(ch, i, b, row, kind):
-    """Request i, of a kind for a row of bank b, leaves its chain."""
-    request, alike = ch.request, ch.queued[_rows_alike(b, row, kind)]
+def _unlink(ch, i):
+    """Request i leaves its chain."""
+    request, alike = ch.request, ch.queued[ch.request[i, f.ALIKE]]
     after, before = request[i, f.NEXT_ALIKE], request[i, f.BEFORE_ALIKE]
     if before < 0:
         alike[0] = after
@@ -126,8 +134,8 @@ def take(ch, i, b, kind):
     g, request, bank = ch.state, ch.request, ch.bank[b]
     after, before, hit = request[i, f.NEXT], request[i, f.BEFORE], f.READ_HIT if kind == f.RD else f.WRITE_HIT
     other_first = False
-    _unlink(ch, i, b, bank[f.MEM], kind)
-    after_hit = next_hit(ch, request[i, f.NEXT_ALIKE], b, bank[f.MEM], kind)
+    _unlink(ch, i)
+    after_hit = _first_for(ch, request[i, f.NEXT_ALIKE], b, bank[f.MEM], request[i, f.ALIKE])
     if bank[hit] == i:
         bank[hit] = after_hit
         if after_hit >= 0:
@@ -149,8 +157,10 @@ def take(ch, i, b, kind):
     if bank[f.ENTRIES] == ch.policy[f.QUEUE_MAX] - 1:
         g[f.FULL] &= ~(1 << b)
         if bank[f.LISTED] > 0:
-            g[f.STILL] = -1
+            g[f.STILL], g[f.SETTLED] = -1, 0
     g[f.QUEUED] -= 1
+    if g[f.QUEUED] == 0:
+        g[f.SETTLED] = 0  # writes may go
     if after_hit < 0 or other_first:
         remark(ch, b)
 

@@ -96,7 +96,7 @@ def order_lines(p, first, n, lines):
     for i in range(n):
         p.keys[i] = hash_set.mixed(swapped(bits, line) * line_bytes)
         line = line + 1 if line + 1 < lines else 0
-    hash_set.order(p.keys, n, p.shape, p.byte, p.held, p.order)
+    hash_set.order(p.keys, n, p.packed, p.ends, p.order)
 
 
 @bare
@@ -153,14 +153,16 @@ def send(chs, c, to, word, more):
     if at - ends[f.OFFERED] >= size:
         return False
     ends[f.LAST_ONE] = at + 1
-    if at > ends[f.OFFERED] and order[(at - 1) & (size - 1), f.WHEN] > when:
-        first = ends[f.PASSED if chs.state[0, f.PATH] else f.OFFERED]
-        while at > first and order[(at - 1) & (size - 1), f.WHEN] > when:
-            for x in range(f.N_ORDER):
-                order[at & (size - 1), x] = order[(at - 1) & (size - 1), x]
-            at -= 1
+    first = ends[f.PASSED if chs.state[0, f.PATH] else f.OFFERED]
+    while at > first and order[(at - 1) & (size - 1), f.WHEN] > when:
+        for x in range(f.N_ORDER):
+            order[at & (size - 1), x] = order[(at - 1) & (size - 1), x]
+        at -= 1
     sent = order[at & (size - 1)]
     sent[f.WORD], sent[f.WHEN], sent[f.OF], sent[f.MORE] = word, when, group, more
+    if at > first:
+        return True  # it comes behind another, of which the channel knows
+    chs.state[c, f.PORTS] |= 1 << port
     chs.state[c, f.NOW] = min(chs.state[c, f.NOW], soonest)
     chs.state[c, f.OFFER_AT] = min(chs.state[c, f.OFFER_AT], soonest)
     return True

@@ -6,6 +6,8 @@ before a clock that should come after it.
 """
 
 from pimloom.cycle_sim.compiled.kernel import bare
+from pimloom.cycle_sim.dram.kernels.device import FAR
+from pimloom.cycle_sim.npu_pim.kernels import fields as f
 
 AT, AHEAD = range(2)  # drift[1 + i]: from this clock on, so many steps more have been than should; drift[0]: how many i
 # sums[…]: time of the clock COUNT[0] and of the step COUNT[1], and the two periods [us]
@@ -32,22 +34,44 @@ def extend(drift, sums, steps, until):
 
 
 @bare
-def steps_before(drift, steps, t):
-    """Steps before clock t."""
+def _entry_at(drift, t):
+    """The last entry of `drift` that counts at clock t; FIRST - 1: none does."""
     i = FIRST + drift[0, 0] - 1
     while i >= FIRST and drift[i, AT] > t:
         i -= 1
+    return i
+
+
+@bare
+def steps_before(drift, steps, t):
+    """Steps before clock t."""
+    i = _entry_at(drift, t)
     return steps * t + (drift[i, AHEAD] if i >= FIRST else 0)
 
 
 @bare
-def steps_at(drift, steps, t):
+def steps_at(ch, t):
     """(first, end) of the steps before clock t that are not before the clock before it."""
-    i = FIRST + drift[0, 0] - 1
-    while i >= FIRST and drift[i, AT] > t:
-        i -= 1
-    end = steps * t + (drift[i, AHEAD] if i >= FIRST else 0)
+    g, drift, steps = ch.state, ch.drift, ch.policy[f.PATH]
+    if t < g[f.STEADY] and drift[0, 0] == g[f.DRIFTS]:
+        end = steps * t + g[f.AHEAD_BY]
+        return end - steps, end
+    i = _entry_at(drift, t)
+    g[f.DRIFTS], g[f.AHEAD_BY] = drift[0, 0], drift[i, AHEAD] if i >= FIRST else 0
+    g[f.STEADY] = drift[i + 1, AT] if i + 1 < FIRST + drift[0, 0] else FAR
+    end = steps * t + g[f.AHEAD_BY]
     return steps_before(drift, steps, t - 1) if i >= FIRST and drift[i, AT] == t else end - steps, end
+
+
+@bare
+def clock_soon(ch, step, t):
+    """`clock_after`, quicker where `steps_at` has told of a clock not after t and the steps stay as they are."""
+    g, steps = ch.state, ch.policy[f.PATH]
+    if t + NEAR >= g[f.STEADY] or step >= steps * (t + NEAR) + g[f.AHEAD_BY]:
+        return clock_after(ch.drift, steps, step, t)
+    while steps * t + g[f.AHEAD_BY] <= step:
+        t += 1
+    return t
 
 
 @bare
@@ -55,6 +79,11 @@ def clock_after(drift, steps, step, t):
     """The first clock of core and channels after a step that is clock t or later."""
     if step > steps * (t + NEAR):
         t = step // steps
-    while steps_before(drift, steps, t) <= step:
+    i, end = _entry_at(drift, t), FIRST + drift[0, 0]
+    ahead = drift[i, AHEAD] if i >= FIRST else 0
+    while steps * t + ahead <= step:
         t += 1
+        if i + 1 < end and drift[i + 1, AT] == t:
+            i += 1
+            ahead = drift[i, AHEAD]
     return t

@@ -78,7 +78,7 @@ class Program(NamedTuple):
     after_ptr, after_op: CSR, the operators that wait for an operator. task_ptr, task_of: CSR, the tasks of vector units
     that need a group. unit[u]: clock in which the work of a vector unit ends. reach_ptr, reach: CSR, the channels of an
     operator's PIM commands. running, coming: the operators that run and those that are about to, in their order.
-    flight: tasks that have started, in order of their ends. order, keys, shape, byte, held: room to order the lines of
+    flight: tasks that have started, in order of their ends. order, keys, packed, ends: room to order the lines of
     a block, see `hash_set`. sums: see `clocks`.
     """
 
@@ -100,8 +100,7 @@ class Program(NamedTuple):
     npu: np.ndarray
     order: np.ndarray
     keys: np.ndarray
-    shape: np.ndarray
-    byte: np.ndarray
-    held: np.ndarray
+    packed: np.ndarray
+    ends: np.ndarray
     sums: np.ndarray
     account: np.ndarray

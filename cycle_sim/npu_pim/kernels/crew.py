@@ -22,7 +22,7 @@ def channel(chs, c):
     """Channel c of the stack."""
     d = chs.device
     return Channel(
-        Device(d.path, d.bound[c], d.sibling, d.rule, d.first_rule, d.ring[c]),
+        Device(d.path, d.bound[c], d.place, d.rule, d.first_rule, d.ring[c]),
         chs.request[c], chs.spare[c], chs.list[c], chs.dots[c], chs.line[c], chs.order[c], chs.dot, chs.port[c],
         chs.left, chs.done, chs.turn, chs.ended, chs.owner, chs.open, chs.answer[c], chs.seen[c], chs.alike[c],
         chs.queued[c], chs.command[c], chs.tally[c], chs.rank[c], chs.drift, chs.state[c],

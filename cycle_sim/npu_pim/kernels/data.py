@@ -25,21 +25,20 @@ def choose(ch, t):
         return -1, 0, 0
     if g[f.IN_REFRESH] >= 0:
         found &= ~rank_mask(ch, g[f.IN_REFRESH])
-    banks = ch.bank.shape[0]
-    first = g[f.POINTER] + 1
-    turns = 1 if g[f.BLOCKED] else banks
-    k = first if first < banks else 0
-    turned = ((found >> k) | (found << (banks - k))) & ((1 << banks) - 1)
-    while turned:
-        step = lowest(turned)
-        if step >= turns:
-            break
-        b = k + step if k + step < banks else k + step - banks
+    k = g[f.POINTER] + 1 if g[f.POINTER] + 1 < ch.bank.shape[0] else 0
+    if g[f.BLOCKED]:  # it is the turn of one bank
+        found &= 1 << k
+    rest = found >> k << k  # those from the one whose turn it is, then the others
+    found ^= rest
+    while rest or found:
+        if rest == 0:
+            rest, found = found, 0
+        b = lowest(rest)
+        rest &= rest - 1
         c, what = _first_ready(ch, b, t, reads >> b & 1, writes >> b & 1)
         if c >= 0:
             g[f.POINTER] = b
             return c, b, what
-        turned &= turned - 1
     if g[f.BLOCKED]:
         g[f.POINTER] = k
     return -1, 0, 0

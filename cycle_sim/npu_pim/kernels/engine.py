@@ -74,6 +74,7 @@ def _fits(ch):
     """The rows of the arrays are as long as `fields` says, and known to be from here on: no product has to be made to
     find a place."""
     assert ch.device.path.shape[1] == f.PATH_PLACES
+    assert ch.device.place.shape[1] == f.MOST_BANKS
     assert ch.request.shape[1] == f.N_REQUEST
     assert ch.list.shape[2] == f.N_LIST
     assert ch.line.shape[2] == f.N_LINE
@@ -97,7 +98,8 @@ def _tick(ch, t):
         g[f.ACTED] = 1
     step = t
     if ch.policy[f.PATH]:
-        step = offer_by_steps(ch, t)
+        if t >= g[f.OFFER_AT] or t >= g[f.SOONEST] or g[f.LEAVING]:
+            step = offer_by_steps(ch, t)
     elif t >= g[f.OFFER_AT]:
         offer(ch, t)
     hand_over(ch, t, step)
@@ -151,7 +153,7 @@ def _dot(ch, t):
     if c >= 0 and c == ch.request[i, f.KIND]:
         g[f.DOTS_FIRST] += 1
         g[f.TILES] -= ch.request[i, f.LAST]
-        g[f.STILL] = -1
+        g[f.STILL], g[f.SETTLED] = -1, 0
         return c, b, i
     return c, b, row
 

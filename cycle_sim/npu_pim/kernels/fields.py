@@ -15,12 +15,13 @@ COMMANDS = (
 # request[i], dot[i]: opcode, bank of the channel, row, column, COMPs of a GEMV, all COMPs and results that a header
 # announces, whether the tile ends, group that is counted down when it is done
 KIND, BANK, ROW, COLUMN, COUNT, COMPS, RESULTS, LAST, GROUP = range(9)
+SEEN, ALIKE = COUNT, COMPS  # request[i], of a read or write instead: its places in `seen` and `queued`
 CHANNEL, N_DOT = 9, 10  # dot[i]: its channel, too
 # request[i]: next and previous one in its command queue; next one that ends with the same access, and the last of
 # these; turn in the queue; next and previous one in its chain, see `queued`
 NEXT, BEFORE, TWIN, LAST_TWIN, TURN, NEXT_ALIKE, BEFORE_ALIKE = range(9, 16)
 N_REQUEST = 16  # 64 bytes
-PATH_PLACES = 8  # path[b]: nodes that hold a bank, those of no depth left at 0
+PATH_PLACES = 8  # path[b]: of the nodes that hold a bank, those of no depth left at 0
 # order[p, k]: a read or write (see `word_of`) or, negative, -1 - its place in dot; first clock, or with PATH first step
 # of the interconnect; group; as many more reads or writes follow, of the next columns
 WORD, WHEN, OF, MORE, N_ORDER = range(5)
@@ -53,14 +54,17 @@ WHOSE, MANY, LAST_AT, LAST_TURN, N_ANSWER = range(5)
 # tile in the PIM command queue; AGED: clock in which REMAIN held; ASLEEP: mask of the closed banks that sleep;
 # ALARM: none of them wakes before; BUFFER: step of the interconnect in which a request last left the core's buffer;
 # RETURN: first in which a response may leave the controller; BACK: clock in which the core sees the last one that did;
-# N_ANSWERS: entries of `answer`; OFFER_AT: no request enters before
+# N_ANSWERS: entries of `answer`; OFFER_AT: no request enters before; PORTS: mask of the ports that may have a request;
+# ANSWERING: mask of the lines of responses that are not empty; LEAVING: whether responses may still leave the
+# controller; SETTLED: no request moves to a command queue before something else changes; DRIFTS, AHEAD_BY, STEADY:
+# entries of `drift` that were looked at, steps more than should be, clock before which it stays so
 (
     NOW, POINTER, DRAIN, LOCK, HELD, QUEUED, DOTS_FIRST, DOTS_END, NEXT_REFRESH, NEXT_RANK, DUE, IN_REFRESH, SKIP,
     REMAIN, RESERVED, COPYING, COPY_BANK, BLOCKED, FILL, TURNS, HANDED, READING, WRITING, OPENING, MISSING, ACTED,
     N_COMMANDS, SPARES, FULL, SOONEST, STILL, BLOCKED_TO, DOTS_SENT, NUMBER,
     ANSWERED, MEM_ROWS, PIM_ROWS, PIM_ROW, TILES, AGED, ASLEEP, ALARM, BUFFER, RETURN, BACK, N_ANSWERS, OFFER_AT,
-    N_STATE,
-) = range(48)  # fmt: skip
+    PORTS, ANSWERING, LEAVING, SETTLED, DRIFTS, AHEAD_BY, STEADY, N_STATE,
+) = range(55)  # fmt: skip
 # policy[…], behind the state in its row, so that both have one address. DUAL: PIM has a row buffer and a list of its
 # own; SINGLE: one row buffer, blocked; CLOSED: banks that a PIM_PRECHARGE closes; PER_GROUP: banks of a bank group;
 # WHOLE: a header waits for its tile; EXACT_SLACK: slack is exact, REMAIN ages; PATH: steps of the interconnect in a
@@ -83,12 +87,13 @@ N_ROW = (-(-(BANK_AT + MOST_BANKS * N_BANK) // 8) | 1) * 8  # an odd number of l
 
 
 class Device(NamedTuple):
-    """Rules between commands, bound by bound: path and bound as in `cycle_sim.dram.kernels.device`, the others as in
-    `rules`."""
+    """Rules between commands: bound, rule and ring as in `cycle_sim.dram.kernels.device`, first_rule as in `rules`.
+    path[b, depth]: where the node that holds bank b begins in `bound`; place[i, b]: place there that rule i binds when
+    its command issues to bank b."""
 
     path: np.ndarray
     bound: np.ndarray
-    sibling: np.ndarray
+    place: np.ndarray
     rule: np.ndarray
     first_rule: np.ndarray
     ring: np.ndarray

@@ -26,10 +26,11 @@ def rank_mask(ch, r):
 @bare
 def free_from(ch, c, b):
     """First clock in which no rule binds command c for bank b."""
-    dev = ch.device
-    t = dev.bound[c]
-    for d in range(1, ch.policy[f.DEPTHS]):
-        t = max(t, dev.bound[dev.path[b, d] * COLUMNS + c])
+    dev, d, depths = ch.device, 1, ch.policy[f.DEPTHS]
+    t, path = dev.bound[c], dev.path[b]
+    while d < depths:
+        t = max(t, dev.bound[path[d] + c])
+        d += 1
     return t
 
 
@@ -49,9 +50,11 @@ def is_free_inside(ch, c, b, t):
 def _is_free_below(ch, c, b, t, depth):
     """Whether no rule of a depth or a deeper one binds command c for bank b at clock t."""
     dev = ch.device
-    for d in range(depth, ch.policy[f.DEPTHS]):
-        if dev.bound[dev.path[b, d] * COLUMNS + c] > t:
+    path, depths = dev.path[b], ch.policy[f.DEPTHS]
+    while depth < depths:
+        if dev.bound[path[depth] + c] > t:
             return False
+        depth += 1
     return True
 
 
@@ -61,11 +64,12 @@ def ranks_free(ch, c, t):
     bound, ranks, each, free = ch.device.bound, ch.policy[f.RANKS], ch.policy[f.PER_RANK], 0
     if bound[c] > t:
         return free
-    mask = (1 << each) - 1
+    mask, n = (1 << each) - 1, 1
     if ranks == 1:
         return mask
-    for n in range(1, ranks + 1):
+    while n <= ranks:
         if bound[n * COLUMNS + c] <= t:
             free |= mask
         mask <<= each
+        n += 1
     return free

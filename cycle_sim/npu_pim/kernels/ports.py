@@ -9,6 +9,7 @@ from pimloom.cycle_sim.compiled.kernel import bare
 from pimloom.cycle_sim.dram.kernels.device import FAR
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.clocks import clock_after, steps_at
+from pimloom.cycle_sim.npu_pim.kernels.lowest import lowest
 from pimloom.cycle_sim.npu_pim.kernels.requests import accept, is_held_up, list_is_full
 from pimloom.cycle_sim.npu_pim.kernels.words import next_word
 
@@ -38,22 +39,40 @@ def offer(ch, t):
 def offer_by_steps(ch, t):
     """Requests that are offered in the steps of the interconnect before clock t; returns the first step after these."""
     g = ch.state
-    first, end = steps_at(ch.drift, ch.policy[f.PATH], t)
+    first, end = steps_at(ch, t)
     if t >= g[f.OFFER_AT]:
-        ports, lacking, step = (1 << ch.port.shape[0]) - 1, True, first
-        while ports and step < end:
-            for p in range(ch.port.shape[0]):
-                if ports >> p & 1:
-                    offered = _offered(ch, p, t, step, end)
-                    if offered == NOT_YET:
-                        lacking = False
-                    if offered < LATER:
-                        ports &= ~(1 << p)
-            step += 1
-        g[f.OFFER_AT] = FAR if lacking and not ports else t + 1
+        _offer_from(ch, t, first, end)
     if g[f.RETURN] > first:
         g[f.ACTED] = 1  # responses left the controller only now
+    else:
+        g[f.LEAVING] = 0
     return end
+
+
+@bare
+def _offer_from(ch, t, step, end):
+    """Requests that are offered in the steps from `step` to `end`, before clock t."""
+    g, window = ch.state, ch.policy[f.WINDOW]
+    ports, lacking, has_headers = g[f.PORTS], True, ch.dot.shape[0] > 0
+    while ports:
+        if not has_headers:  # which alone enter a full window
+            if g[f.HELD] >= window:
+                g[f.OFFER_AT] = FAR
+                return
+            step = max(step, g[f.RETURN] + g[f.HELD] - window + 1)
+        if step >= end:
+            break
+        rest = ports
+        while rest:
+            p = lowest(rest)
+            rest &= rest - 1
+            offered = _offered(ch, p, t, step, end)
+            if offered == NOT_YET:
+                lacking = False
+            if offered < LATER:
+                ports &= ~(1 << p)
+        step += 1
+    g[f.OFFER_AT] = FAR if lacking and not ports else t + 1
 
 
 @bare
@@ -63,6 +82,7 @@ def _offered(ch, p, t, step, end):
     LATER: it may enter in the next one; ENTERED."""
     g, at = ch.state, ch.port[p, f.OFFERED]
     if at == ch.port[p, f.LAST_ONE]:
+        g[f.PORTS] &= ~(1 << p)
         return LACKS_PLACE
     if at == ch.port[p, f.PASSED] and not _pass_on(ch, p, end - 1):
         return NOT_YET
@@ -103,7 +123,10 @@ def _pass_on(ch, wanted, end):
     g, port = ch.state, ch.port
     while True:
         first, came = -1, FAR
-        for p in range(port.shape[0]):
+        rest = g[f.PORTS]
+        while rest:
+            p = lowest(rest)
+            rest &= rest - 1
             if port[p, f.PASSED] < port[p, f.LAST_ONE]:
                 step = _comes(ch, p)
                 if step < came:
@@ -122,6 +145,8 @@ def _pass_on(ch, wanted, end):
 def next_offer(ch, t):
     """After clock t, in which nothing happened, the next one in which a request may be offered that was not yet."""
     after, steps = FAR, ch.policy[f.PATH]
+    if ch.dot.shape[0] == 0 and ch.state[f.HELD] >= ch.policy[f.WINDOW]:
+        return after  # a response comes first
     for p in range(ch.port.shape[0]):
         at, end = ch.port[p, f.OFFERED], ch.port[p, f.LAST_ONE]
         if at == end:

@@ -5,8 +5,9 @@ from pimloom.cycle_sim.dram.kernels.device import FAR
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.answers import note
 from pimloom.cycle_sim.npu_pim.kernels.banks import append, dots_wait, first_queued, next_hit, tile_missing
-from pimloom.cycle_sim.npu_pim.kernels.clocks import PASSAGE, clock_after
+from pimloom.cycle_sim.npu_pim.kernels.clocks import PASSAGE, clock_soon
 from pimloom.cycle_sim.npu_pim.kernels.fields import GWRITE, HEADER, PIMS, QUICK, RD, READS, WR, WRITES
+from pimloom.cycle_sim.npu_pim.kernels.lowest import lowest
 from pimloom.cycle_sim.npu_pim.kernels.words import column_at, key_at
 
 DRAINS_FROM = 2  # PIM commands in their queue, with which writes drain before more of them
@@ -132,13 +133,13 @@ def accept(ch, word, group, t):
     if writes:
         ch.alike[_writes_alike(key)] += 1
     else:
-        request[f.TWIN], request[f.LAST_TWIN] = -1, i
+        request[f.TWIN], request[f.LAST_TWIN], request[f.SEEN] = -1, i, _reads_alike(key)
         first = _read(ch, key)
         if first >= 0:
             ch.request[ch.request[first, f.LAST_TWIN], f.TWIN] = i
             ch.request[first, f.LAST_TWIN] = i
             return
-        ch.seen[_reads_alike(key)] += 1
+        ch.seen[request[f.SEEN]] += 1
     _enlist(ch, WRITES if writes else READS, i, key, place[0])
     ch.bank[place[0], f.LISTED] += 1
 
@@ -163,6 +164,7 @@ def _enlist(ch, own, i, key, to):
     entry = ch.list[own, (ch.first[own] + ch.length[own]) & (ch.list.shape[1] - 1)]
     entry[f.SLOT], entry[f.KEY], entry[f.TO] = i, key, to
     ch.length[own] += 1
+    ch.state[f.SETTLED] = 0
 
 
 @bare
@@ -173,6 +175,7 @@ def respond(ch, line, group, t):
     place = ch.tail[line] & (ch.line.shape[1] - 1)
     ch.line[line, place, 0], ch.line[line, place, 1] = t, group
     ch.tail[line] += 1
+    ch.state[f.ANSWERING] |= 1 << line
     ch.state[f.SOONEST] = min(ch.state[f.SOONEST], t)
 
 
@@ -192,7 +195,7 @@ def _come_nearer(ch, line):
 @bare
 def respond_read(ch, i, t):
     """A read, and those that end with it, are done at clock t."""
-    ch.seen[_reads_alike(key_of(ch, i))] -= 1
+    ch.seen[ch.request[i, f.SEEN]] -= 1
     while i >= 0:
         respond(ch, f.LATE, ch.request[i, f.GROUP], t)
         free(ch, i)
@@ -220,7 +223,10 @@ def hand_over(ch, t, step):
     soonest = FAR
     if t < ch.state[f.SOONEST]:
         return
-    for line in range(f.LINES):
+    rest = ch.state[f.ANSWERING]
+    while rest:
+        line = lowest(rest)
+        rest &= rest - 1
         at, end = ch.head[line], ch.tail[line]
         while at < end:
             response = ch.line[line, at & (ch.line.shape[1] - 1)]
@@ -230,22 +236,24 @@ def hand_over(ch, t, step):
             at += 1
             _hand_over(ch, line, response[f.ANSWERS], t, step)
         ch.head[line] = at
+        if at == end:
+            ch.state[f.ANSWERING] &= ~(1 << line)
     ch.state[f.SOONEST] = soonest
 
 
 @bare
 def _hand_over(ch, line, group, t, step):
     """A response is due."""
-    g, steps = ch.state, ch.policy[f.PATH]
+    g = ch.state
     g[f.ACTED] = 1
     seen = t + 1
-    if steps:
+    if ch.policy[f.PATH]:
         leaves = max(g[f.RETURN], step)
         if g[f.HELD] >= ch.policy[f.WINDOW]:
             g[f.OFFER_AT] = 0
         g[f.HELD] -= 1
-        g[f.RETURN] = leaves + 1
-        g[f.BACK] = clock_after(ch.drift, steps, leaves + PASSAGE, max(g[f.BACK], t))
+        g[f.RETURN], g[f.LEAVING] = leaves + 1, 1
+        g[f.BACK] = clock_soon(ch, leaves + PASSAGE, max(g[f.BACK], t))
         seen = g[f.BACK]
     else:
         g[f.HANDED] += 1
@@ -277,36 +285,50 @@ def _queue_full(ch, own, bank, blocked):
 def move(ch):
     """One request goes to its command queue; returns whether anything changed."""
     g, length, drained = ch.state, ch.length, ch.state[f.DRAIN]
+    if g[f.SETTLED]:
+        return False
     changed = length[WRITES] > 0 and drained == 0 and g[f.LOCK] < 0 and _drains(ch)
     if changed:
         g[f.DRAIN] = length[WRITES]
     own = _list_to_move(ch)
-    still = g[f.BLOCKED_TO] if g[f.STILL] == own else 0
-    if still >= length[own]:
-        g[f.STILL], g[f.BLOCKED_TO] = own, length[own]
-        return changed
-    first, mask, blocked = ch.first[own], ch.list.shape[1] - 1, ch.policy[f.SINGLE] != 0 and dots_wait(ch)
-    for k in range(still, length[own]):
-        entry = ch.list[own, (first + k) & mask]
-        if _queue_full(ch, own, entry[f.TO], blocked):
-            continue
-        g[f.STILL], g[f.BLOCKED_TO] = own, k
-        i, to, row = entry[f.SLOT], entry[f.TO], column_at(entry[f.KEY])[1]  # before `_drop` moves others there
-        if own == WRITES:
-            if _write_waits(ch, i):
-                return g[f.LOCK] >= 0 or drained != 0
-            g[f.DRAIN] -= 1
-        _drop(ch, own, k)
-        if g[f.LOCK] == i:
-            g[f.LOCK] = -1
-        if to < 0:  # a PIM command
-            ch.dots[g[f.DOTS_END] & (ch.dots.shape[0] - 1)] = i
-            g[f.DOTS_END] += 1
-            g[f.TILES] += ch.request[i, f.LAST]
-        else:
-            append(ch, i, to, row, RD if own == READS else WR)
-        return True
-    g[f.STILL], g[f.BLOCKED_TO] = own, length[own]
+    k = _first_to_move(ch, own)
+    if k >= length[own]:
+        return _stays(ch, own, changed)
+    g[f.STILL], g[f.BLOCKED_TO] = own, k
+    entry = ch.list[own, (ch.first[own] + k) & (ch.list.shape[1] - 1)]
+    i, to, row = entry[f.SLOT], entry[f.TO], column_at(entry[f.KEY])[1]  # before `_drop` moves others there
+    if own == WRITES:
+        if _write_waits(ch, i):
+            return g[f.LOCK] >= 0 or drained != 0
+        g[f.DRAIN] -= 1
+    _drop(ch, own, k)
+    if g[f.LOCK] == i:
+        g[f.LOCK] = -1
+    if to < 0:  # a PIM command
+        ch.dots[g[f.DOTS_END] & (ch.dots.shape[0] - 1)] = i
+        g[f.DOTS_END] += 1
+        g[f.TILES] += ch.request[i, f.LAST]
+    else:
+        append(ch, i, to, row, RD if own == READS else WR)
+    return True
+
+
+@bare
+def _first_to_move(ch, own):
+    """Place in a list of the first request whose command queue has room, or beyond all of them."""
+    g, first, mask, end = ch.state, ch.first[own], ch.list.shape[1] - 1, ch.length[own]
+    k = g[f.BLOCKED_TO] if g[f.STILL] == own else 0
+    blocked = ch.policy[f.SINGLE] != 0 and dots_wait(ch)
+    while k < end and _queue_full(ch, own, ch.list[own, (first + k) & mask, f.TO], blocked):
+        k += 1
+    return k
+
+
+@bare
+def _stays(ch, own, changed):
+    """No request of a list can move; returns whether anything changed."""
+    g = ch.state
+    g[f.STILL], g[f.BLOCKED_TO], g[f.SETTLED] = own, ch.length[own], 0 if changed else 1
     return changed
 
 
@@ -369,6 +391,9 @@ def _drop(ch, own, k):
     if ch.length[own] >= ch.policy[f.ENTRIES_MAX]:
         ch.state[f.OFFER_AT] = 0
     ch.length[own] -= 1
+    if k == 0:
+        ch.first[own] += 1
+        return
     behind = ch.length[own] - k
     step, n = (-1, k) if k <= behind else (1, behind)
     if k <= behind:

@@ -1,51 +1,32 @@
-"""What a command makes other commands wait for: as `cycle_sim.dram.kernels.device`, with plain rules first.
-
-A rule binds a node of the channel, of those that hold its bank or, AWAY, as many places further among the children of
-the same parent, which follow each other in a ring.
+"""What a command makes other commands wait for: as `cycle_sim.dram.kernels.device`, but each rule binds one node, which
+is known for each bank.
 """
 
 from pimloom.cycle_sim.compiled.kernel import bare
-from pimloom.cycle_sim.dram.kernels.device import (
-    COLUMNS,
-    COUNTS,
-    DEPTH,
-    FIELDS,
-    KIND,
-    NEXT,
-    NEXT_IN,
-    PUSH,
-    RING,
-    WAIT,
-    WINDOW,
-)
-
-AWAY, LONG = FIELDS, FIELDS + 1  # of a rule
+from pimloom.cycle_sim.dram.kernels.device import COLUMNS, DEPTH, FIELDS, NEXT_IN, PUSH, RING, WAIT, WINDOW
 
 
 @bare
 def arm(dev, c, bank, at):
     """Note that command c issued at clock `at`; bank: any bank of its scope.
 
-    first_rule[2 * c]: where its plain rules begin, which bind nodes that hold the bank from the last issue on;
-    first_rule[2 * c + 1]: the others. sibling[n]: the node after n.
+    first_rule[2 * c]: where its rules begin that bind from the last issue on; first_rule[2 * c + 1]: those that count.
     """
-    path, rule = dev.path, dev.rule
-    for i in range(dev.first_rule[2 * c], dev.first_rule[2 * c + 1]):
-        r = i * LONG
-        _bind(dev.bound, path[bank, rule[r + DEPTH]], rule[r + NEXT], at + rule[r + WAIT])
-    for i in range(dev.first_rule[2 * c + 1], dev.first_rule[2 * c + 2]):
-        r = i * LONG
-        n = path[bank, rule[r + DEPTH]]
-        ready = (_counted(dev, r, n, at) if rule[r + KIND] & COUNTS else at) + rule[r + WAIT]
-        for _ in range(rule[r + AWAY]):
-            n = dev.sibling[n]
-        _bind(dev.bound, n, rule[r + NEXT], ready)
+    rule, place, first = dev.rule, dev.place, dev.first_rule
+    i, counting, end = first[2 * c], first[2 * c + 1], first[2 * c + 2]
+    while i < counting:
+        _bind(dev.bound, place[i, bank], at + rule[i * FIELDS + WAIT])
+        i += 1
+    while i < end:
+        r = i * FIELDS
+        counted = _counted(dev, r, dev.path[bank, rule[r + DEPTH]] // COLUMNS, at)
+        _bind(dev.bound, place[i, bank], counted + rule[r + WAIT])
+        i += 1
 
 
 @bare
-def _bind(bound, n, k, ready):
-    """Node n lets a command of column k pass at clock `ready` or later."""
-    place = n * COLUMNS + k
+def _bind(bound, place, ready):
+    """A node lets a command pass at clock `ready` or later."""
     if bound[place] < ready:
         bound[place] = ready
 
