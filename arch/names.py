@@ -5,13 +5,11 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
-import yaml
-
 from pimloom.arch.document import nearest, read_text
 from pimloom.arch.error import UserError
+from pimloom.arch.kept import top_level
 
 HERE = Path(__file__).parent
-_EVENTS = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 OPTICAL = re.compile(r"^kind: optics\b", re.MULTILINE)
 
 BELONGS = {  # folder -> what its files are, and what takes them
@@ -55,18 +53,8 @@ def _has(folder: str, name: str) -> bool:
 
 def heading(folder: str, name: str) -> dict[str, str]:
     """The values of one line that stand at the top level of a file in `arch/FOLDER`, as written; for a list of all
-    files, as nothing else is looked at and nothing checked."""
-    found, depth, key = dict[str, str](), 0, ""
-    for event in yaml.parse(read_text(HERE / folder / f"{name}.yaml"), Loader=_EVENTS):
-        if isinstance(event, yaml.CollectionStartEvent | yaml.CollectionEndEvent):
-            depth, key = depth + (1 if isinstance(event, yaml.CollectionStartEvent) else -1), ""
-        elif isinstance(event, yaml.ScalarEvent) and depth == 1:
-            if key:
-                found[key] = event.value
-            key = "" if key else event.value
-        elif isinstance(event, yaml.AliasEvent):
-            key = ""
-    return found
+    files, as nothing else is looked at and nothing checked. Raises ValueError if it is not YAML."""
+    return top_level(read_text(HERE / folder / f"{name}.yaml"))
 
 
 def find(folder: str, name: str) -> Path:

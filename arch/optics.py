@@ -12,8 +12,8 @@ import msgspec
 from pimloom.arch.document import SET, nearest
 from pimloom.arch.error import UserError
 from pimloom.arch.load import Loaded, Source, load_yaml
+from pimloom.arch.names import find_optics
 from pimloom.arch.part import NonNegative, Positive, PositiveFloat
-from pimloom.arch.system import find_optics
 from pimloom.arch.units import M_PER_KM, PS_PER_NS, Time, ceil_div, mhz_to_ps
 
 MOST_ENTRIES = 64

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pimloom.arch.error import UserError
 from pimloom.arch.load import Loaded, load_yaml
 from pimloom.arch.memory import Policy
-from pimloom.arch.system import find
+from pimloom.arch.names import find
 
 BUFFERED = {  # what the `buffered` structure can do
     "unified": (False,),

@@ -9,8 +9,8 @@ import msgspec
 from pimloom.arch.fabric_cost import Hbd, Rate
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.load import Loaded, load_yaml
+from pimloom.arch.names import find
 from pimloom.arch.part import Positive
-from pimloom.arch.system import find
 from pimloom.arch.units import ceil_div
 
 Schedule = Literal["1f1b", "interleaved", "interleaved-ideal"]

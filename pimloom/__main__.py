@@ -6,7 +6,7 @@ import os
 import signal
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # threads spin as they start; matrices are small here
-SELDOM = 50_000, 20, 20  # searches for cyclic garbage: what modules make as they load is none
+SELDOM = 200_000, 20, 20  # searches for cyclic garbage: what modules make as they load is none
 
 
 def main() -> None:

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from yaml import YAMLError
-
 from pimloom.arch.llm import list_presets, load_llm
 from pimloom.arch.names import heading, list_names
 from pimloom.reports.studies import studies
@@ -45,7 +43,7 @@ def _said(kind: str, name: str) -> str:
     """The line of a file. Raises UserError for one that cannot be read, or lacks what the line says."""
     try:
         return LINES[kind].format_map(heading("parts" if kind == "optics" else kind, name))
-    except (YAMLError, KeyError):
+    except (ValueError, KeyError):
         _load(kind, name)  # says what is wrong, and where
         raise
 

@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import zstandard
-
 from pimloom.arch.document import check_path
 from pimloom.arch.error import UserError
 from pimloom.arch.inputs import note
@@ -52,6 +50,8 @@ def compressing(file: BinaryIO, suffix: str) -> Iterator[BinaryIO]:
         with gzip.GzipFile("", "wb", GZIP_LEVEL, file, mtime=0) as packed:
             yield packed  # type: ignore[misc]
     elif suffix == ".zst":
+        import zstandard  # its library takes longer to load than a short trace
+
         with zstandard.ZstdCompressor(level=ZSTD_LEVEL).stream_writer(file, closefd=False) as packed:
             yield packed
     else:
@@ -83,6 +83,8 @@ def _gzip(path: Path, counted: Any) -> Iterator[bytes]:
 
 def _zstd(path: Path, counted: Any) -> Iterator[bytes]:
     """A stream reader would not notice that data ends early."""
+    import zstandard
+
     frame, data = None, b""
     found: list[bytes] = []
     size = 0

@@ -14,11 +14,11 @@ from pimloom.arch.error import UserError
 from pimloom.arch.files import write_atomic
 from pimloom.arch.load import load_tree, nearest
 from pimloom.arch.memory import Memory, Policy
-from pimloom.arch.names import elsewhere
+from pimloom.arch.names import elsewhere, list_names
 from pimloom.arch.part import Part
+from pimloom.arch.part_file import load_part
 from pimloom.arch.part_memory import MAPPING, part_memory
 from pimloom.arch.policy import complaints, load_policy
-from pimloom.arch.system import list_names, load_part
 from pimloom.arch.version import __version__
 from pimloom.systems.asked import Progress, Work
 from pimloom.systems.settings import parse_settings
