@@ -5,6 +5,8 @@ import gc
 import os
 import signal
 
+from pimloom.lean import put_off
+
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # threads spin as they start; matrices are small here
 SELDOM = 200_000, 20, 20  # searches for cyclic garbage: what modules make as they load is none
 
@@ -15,6 +17,7 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     gc.set_threshold(*SELDOM)
     atexit.register(gc.freeze)  # what ends with the process is not searched once more
+    put_off()
     from pimloom.cli import main as run
 
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:

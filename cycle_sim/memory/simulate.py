@@ -1,21 +1,24 @@
 """Requests in, command clocks and counters out: one memory system, chunk by chunk, in bounded memory."""
 
 from collections.abc import Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
 from pimloom.arch.memory import Memory
 from pimloom.cycle_sim.cores import cores
 from pimloom.cycle_sim.memory.addresses import AddressMap, address_map, decode
-from pimloom.cycle_sim.memory.channel import Channel, Requests, Tally
+from pimloom.cycle_sim.memory.channel import CLOCKS, Channel, Requests, Tally
 from pimloom.cycle_sim.memory.front_end import FrontEnd
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 MOST_HELD = 1 << 20  # commands that wait for the slowest channel, so that all are in one order
 
 EVERY_CK = (0, 1 << 62)
 FEW = 1 << 16  # requests of a single channel that need no thread beside which one listens to interrupts: some 0.1 s
+FEWEST = 1 << 10  # requests, within CLOCKS, that are done before threads would have begun
 
 
 class Log(Protocol):
@@ -56,35 +59,60 @@ def simulate(
     channels = [Channel(memory, log is not None, wanted) for _ in range(memory.channels)]
     coupled = len(channels) > 1 and memory.policy.quirks != "none"
     desk = _Desk(log) if log else None
-    front_end, number = FrontEnd(channels) if coupled else None, 0
+    front_end, number, short = FrontEnd(channels) if coupled else None, 0, True
     fed: list[Future[None]] = []
-    pool = ThreadPoolExecutor(threads or min(len(channels), cores()))
+    crew = _Crew(threads or min(len(channels), cores()))
     try:
         for chunk in chunks:
             chosen, requests = placed(found, chunk, number)  # while the channels are busy with the one before
             parts = [] if front_end else _split(chosen, requests, len(channels))
             number += len(chunk.address)
+            short = short and number <= FEWEST and int(chunk.when.max(initial=0)) <= CLOCKS
             _wait(fed, channels, desk)
             if front_end:
                 front_end.feed(chosen, requests)
-            elif len(channels) == 1 and len(chunk.address) <= FEW:
-                channels[0].feed(parts[0])
+            elif short or len(channels) == 1 and len(chunk.address) <= FEW:
+                for channel, part in zip(channels, parts, strict=True):
+                    channel.feed(part)
             else:
-                fed = [pool.submit(channel.feed, part) for channel, part in zip(channels, parts, strict=True)]
+                fed = [crew.pool.submit(channel.feed, part) for channel, part in zip(channels, parts, strict=True)]
         _wait(fed, channels, desk)
-        each = pool.map if len(channels) > 1 or extra_ck else map
+        alone = not extra_ck and (short or len(channels) == 1)
+        each = map if alone else crew.pool.map
         end_ck = max(each(Channel.settle, channels)) + extra_ck
         list(each(lambda channel: channel.finish(end_ck), channels))
     finally:
         for channel in channels:  # after an error or an interrupt
             channel.stopped = True
-        pool.shutdown()
+        crew.leave()
     if desk:
         desk.collect(channels, end_ck + 1)
     return [channel.tally() for channel in channels]
 
 
-def _wait(fed: list[Future[None]], channels: list[Channel], desk: "_Desk | None") -> None:
+class _Crew:
+    """Threads that are there from when they are needed: they and their module take longer than a few requests."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+        self._pool: ThreadPoolExecutor | None = None
+
+    @property
+    def pool(self) -> "ThreadPoolExecutor":
+        """All of them."""
+        if self._pool is None:
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._pool = ThreadPoolExecutor(self._threads)
+        return self._pool
+
+    def leave(self) -> None:
+        """Wait for what they are at."""
+        if self._pool:
+            self._pool.shutdown()
+
+
+def _wait(fed: "list[Future[None]]", channels: list[Channel], desk: "_Desk | None") -> None:
     """Until the channels have taken in what they were fed; then hand on what they have logged."""
     for future in fed:
         future.result()
