@@ -9,7 +9,7 @@ from pimloom.arch.document import check_path, nearest, short
 from pimloom.arch.error import UserError
 from pimloom.arch.llm_fields import fields_of
 from pimloom.arch.llm_types import EXTRA_POSITIONS, QKV_BIAS_ONLY
-from pimloom.arch.names import elsewhere
+from pimloom.arch.names import elsewhere, list_names
 
 MODELS = Path(__file__).parent / "models"
 
@@ -121,7 +121,7 @@ class LlmSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 def list_presets() -> list[str]:
     """Names of the models in `arch/models`."""
-    return sorted(p.stem for p in MODELS.glob("*.json"))
+    return list_names("models")
 
 
 def load_llm(path_or_preset: str | Path) -> LlmSpec:
