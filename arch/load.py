@@ -5,7 +5,6 @@ import json
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, reduce
 from operator import getitem
 from pathlib import Path
@@ -28,8 +27,7 @@ T = TypeVar("T")
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True)
-class Loaded(Generic[T]):
+class Loaded(NamedTuple, Generic[T]):
     """A value and, for each dotted place in it, where that part was written."""
 
     value: T

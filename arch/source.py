@@ -1,16 +1,14 @@
 """Where the values of a text stand, and what is said of one that does not fit."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from pimloom.arch.error import UserError, one_line
 
 SET = "--set"
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """Where a value was written: file as given, line from 1, and the comment at the end of the value's line.
 
     A value given as an override has the file `--set` and line 0, one that is left out line 0 and the text `default`.

@@ -1,7 +1,7 @@
 """A system to simulate: one YAML file that names its parts, with everything a user may `--set`."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -81,7 +81,7 @@ class System:
 
     def where(self, place: str) -> str:
         """How an error names a place: by its line, by `--set`, or where nobody wrote it by the system."""
-        file, line, _ = astuple(self.sources[place]) if place in self.sources else ("", 0, "")
+        file, line, _ = self.sources.get(place, ("", 0, ""))
         return f"{SET} {place}" if file == SET else f"{file}:{line}: at $.{place}" if line else f"{self.name}: {place}"
 
     @property

@@ -3,9 +3,8 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
 LONGEST_IDLE_CK = 10**12  # about ten minutes of simulated time
 
 
-@dataclass(frozen=True)
-class Wanted:
+class Wanted(NamedTuple):
     """The options of `pimloom trace`, as typed."""
 
     memory: str
