@@ -1,16 +1,15 @@
-"""What numpy's import leaves out in a command: its texts of help, and the kinds that its annotations name.
+"""What a command's imports put off: modules that others import as they load, and that most commands never use.
 
-Both take a third of it. Where a numpy has them in other modules, or asks more of these, all is imported as ever.
+Such a module is there at once; what stands in it is made when something in it is asked for, by whichever thread. Of
+numpy's help, a sixth of its import, nothing is made.
 """
 
 import sys
-from importlib import import_module
-from importlib.machinery import ModuleSpec
+from collections.abc import Mapping
+from importlib.machinery import ModuleSpec, PathFinder
+from threading import RLock
 from types import ModuleType
 from typing import Any
-
-HELP = ("numpy._core._add_newdocs", "numpy._core._add_newdocs_scalars")
-KINDS = "numpy._typing"
 
 
 class NDArray:
@@ -20,35 +19,65 @@ class NDArray:
         return cls
 
 
-class Without:
-    """Finds modules that hold nothing in place of these."""
+HELP = ("numpy._core._add_newdocs", "numpy._core._add_newdocs_scalars")
+LATER: Mapping[str, Mapping[str, Any]] = {  # module: what is in it meanwhile
+    "numpy._typing": {"NDArray": NDArray},
+    **dict.fromkeys(("pickle", "subprocess", "tokenize"), {}),
+}
 
-    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+
+class Sparing:
+    """A finder: of the modules above."""
+
+    def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
         """As Python asks finders."""
-        return ModuleSpec(name, self) if name == KINDS or name in HELP else None  # type: ignore[arg-type]
+        if name in HELP:
+            return ModuleSpec(name, _Nothing())  # type: ignore[arg-type]
+        spec = PathFinder.find_spec(name, path, target) if name in LATER else None
+        if spec and spec.loader:
+            spec.loader = _Later(spec.loader)  # type: ignore[assignment]
+        return spec
+
+
+class _Nothing:
+    """A loader of a module in which nothing is."""
 
     def create_module(self, spec: ModuleSpec) -> None:
         """Python's own."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Of help there is nothing; of the kinds what annotations name, and all else when it is asked for."""
-        if module.__name__ == KINDS:
-            vars(module).update(NDArray=NDArray, __getattr__=lambda name: self._whole(module, name))
+        """Leave it as it is."""
 
-    def _whole(self, module: ModuleType, name: str) -> Any:
-        """What else is asked for comes with the real module, also to who has this one."""
-        if name == "__path__" and "linalg" not in vars(sys.modules["numpy"]):  # numpy's own import asks
-            raise AttributeError(name)
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)  # type: ignore[arg-type]
-            del sys.modules[KINDS]
-            real = import_module(KINDS)
-            vars(module).clear()
-            vars(module).update(vars(real))
-        return getattr(sys.modules[KINDS], name)
+
+class _Later(_Nothing):
+    """A loader that leaves the work to another one until something is asked for."""
+
+    def __init__(self, real: Any) -> None:
+        self._real, self._lock, self._begun = real, RLock(), False
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Put in what is there meanwhile, and what makes the rest."""
+
+        def ask(name: str) -> Any:
+            with self._lock:  # another thread waits until all is there
+                if not self._begun:
+                    self._begun = True
+                    self._make(module, ask)
+            if name in vars(module):
+                return vars(module)[name]
+            raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+
+        vars(module).update(LATER[module.__name__], __getattr__=ask)
+
+    def _make(self, module: ModuleType, ask: Any) -> None:
+        module.__loader__ = self._real
+        if module.__spec__:
+            module.__spec__.loader = self._real
+        self._real.exec_module(module)
+        if vars(module).get("__getattr__") is ask:
+            del module.__getattr__
 
 
 def put_off() -> None:
-    """Let numpy's import, if it is still to come, go without them."""
-    if "numpy" not in sys.modules:
-        sys.meta_path.insert(0, Without())  # type: ignore[arg-type]
+    """Let what is imported from now on be so."""
+    sys.meta_path.insert(0, Sparing())  # type: ignore[arg-type]
