@@ -37,7 +37,8 @@ def list_names(folder: str) -> list[str]:
 @lru_cache(maxsize=1024)
 def _optical(path: str, mtime_ns: int, size: int) -> bool:
     """Whether a file, in the state of these two, is an optical part: each look-up of a name asks it of all files."""
-    return bool(OPTICAL.search(Path(path).read_text()))
+    data = Path(path).read_bytes()
+    return b"kind: optics" in data and bool(OPTICAL.search(data.decode()))
 
 
 def _has(folder: str, name: str) -> bool:

@@ -12,7 +12,7 @@ from pimloom.arch.load import Sheet, load_sheet, read_sheet, tree_of
 from pimloom.arch.names import find
 from pimloom.arch.part import Part
 from pimloom.arch.part_file import load_part_sheet
-from pimloom.arch.system import STRUCTS, below_dram, kind_of, part_sheet, split_overrides
+from pimloom.arch.system import below_dram, kind_of, part_sheet, split_overrides, struct_of_kind
 
 
 class _Inner(NamedTuple):
@@ -96,7 +96,7 @@ def _asked(sheet: Sheet, place: str, text: str) -> _Asked:
 
 def _read(sheet: Sheet, overrides: Mapping[str, str]) -> None:
     if kind_of(sheet) != "composed":
-        load_sheet(sheet, STRUCTS[kind_of(sheet)], overrides)
+        load_sheet(sheet, struct_of_kind(kind_of(sheet)), overrides)
         return
     document = Document(sheet.path, sheet.text)
     for place, text in overrides.items():

@@ -3,22 +3,15 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import asdict
 
-from pimloom.arch.aim_file import LoadedAim, load_aim
-from pimloom.arch.attacc import AttAccSystem
-from pimloom.arch.cent import CentSystem
-from pimloom.arch.composition import ComposedSystem
-from pimloom.arch.composition_load import compose
-from pimloom.arch.composition_load import part_places as places_of_parts
 from pimloom.arch.digest import decisive, digest
 from pimloom.arch.document import NEAREST, SET, nearest
-from pimloom.arch.duplex import Duplex, load_duplex
-from pimloom.arch.duplex_system import DuplexSystem
 from pimloom.arch.error import UserError
 from pimloom.arch.inner_device import made_of, own
 from pimloom.arch.llm import LlmSpec
@@ -28,7 +21,6 @@ from pimloom.arch.names import find as find
 from pimloom.arch.names import find_optics as find_optics
 from pimloom.arch.names import is_optics as is_optics
 from pimloom.arch.names import list_names as list_names
-from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.part import Part
 from pimloom.arch.part_channel import one_channel, without_pim
 from pimloom.arch.part_file import load_part as load_part
@@ -39,19 +31,35 @@ from pimloom.arch.pim_system import PimSystem as PimSystem
 from pimloom.arch.roofline import RooflineSystem as RooflineSystem
 from pimloom.arch.unread import check_ideal, check_read, check_used
 
-STRUCTS: Mapping[str, type[msgspec.Struct]] = {
-    "pim": PimSystem,
-    "roofline": RooflineSystem,
-    "npu_pim": NpuPimSystem,
-    "composed": ComposedSystem,
-    "cent": CentSystem,
-    "attacc": AttAccSystem,
-    "duplex": DuplexSystem,
+if TYPE_CHECKING:  # of each kind, what is its own is imported where a system is of that kind
+    from pimloom.arch.aim_file import LoadedAim
+    from pimloom.arch.attacc import AttAccSystem
+    from pimloom.arch.cent import CentSystem
+    from pimloom.arch.composition import ComposedSystem
+    from pimloom.arch.duplex import Duplex
+    from pimloom.arch.duplex_system import DuplexSystem
+    from pimloom.arch.npu_pim import NpuPimSystem
+
+KINDS: Mapping[str, tuple[str, str]] = {  # where the struct of each is, and its name
+    "pim": ("pim_system", "PimSystem"),
+    "roofline": ("roofline", "RooflineSystem"),
+    "npu_pim": ("npu_pim", "NpuPimSystem"),
+    "composed": ("composition", "ComposedSystem"),
+    "cent": ("cent", "CentSystem"),
+    "attacc": ("attacc", "AttAccSystem"),
+    "duplex": ("duplex_system", "DuplexSystem"),
 }
-KINDS = tuple(STRUCTS)
+Spec = TypeVar(
+    "Spec",
+    PimSystem, RooflineSystem, "NpuPimSystem", "ComposedSystem", "CentSystem", "AttAccSystem", "DuplexSystem",
+)  # fmt: skip
 
 
-Spec = TypeVar("Spec", PimSystem, RooflineSystem, NpuPimSystem, ComposedSystem, CentSystem, AttAccSystem, DuplexSystem)
+def struct_of_kind(kind: str) -> type[msgspec.Struct]:
+    """What a system of one of KINDS says."""
+    module, name = KINDS[kind]
+    found: type[msgspec.Struct] = getattr(import_module(f"pimloom.arch.{module}"), name)
+    return found
 
 
 @dataclass(frozen=True)
@@ -60,12 +68,12 @@ class System:
     a composed system, by the names of its memories. aim, duplex: of a system that is made of such devices, one."""
 
     name: str
-    spec: PimSystem | RooflineSystem | NpuPimSystem | ComposedSystem | CentSystem | AttAccSystem | DuplexSystem
+    spec: "PimSystem | RooflineSystem | NpuPimSystem | ComposedSystem | CentSystem | AttAccSystem | DuplexSystem"
     part: Part | None
     sources: Mapping[str, Source]
     parts: Mapping[str, Part] = field(default_factory=dict)
-    aim: LoadedAim | None = None
-    duplex: Duplex | None = None
+    aim: "LoadedAim | None" = None
+    duplex: "Duplex | None" = None
 
     @property
     def kind(self) -> str:
@@ -75,7 +83,7 @@ class System:
     def of_kind(self, struct: type[Spec]) -> Spec:
         """The spec of a system that is of this kind. Raises UserError if it is of another."""
         if not isinstance(self.spec, struct):
-            kinds = [kind for kind, each in STRUCTS.items() if each is struct]
+            kinds = [kind for kind, (_, name) in KINDS.items() if name == struct.__name__]
             raise UserError(f"{self.name}: expected a system of kind {', '.join(kinds)}, got {self.kind}")
         return self.spec
 
@@ -128,6 +136,8 @@ def resolve(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sh
     path, kind = Path(sheet.path), kind_of(sheet)
     check_read(kind, overrides)
     if kind == "composed":
+        from pimloom.arch.composition_load import compose
+
         composed = compose(sheet, overrides, part)
         return System(path.stem, composed.spec, None, composed.sources, composed.parts)
     if kind == "cent":
@@ -138,12 +148,8 @@ def resolve(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sh
     if kind == "roofline":
         baseline = load_sheet(sheet, RooflineSystem, mine)
         return System(path.stem, baseline.value, None, baseline.sources)
-    loaded: Loaded[PimSystem] | Loaded[NpuPimSystem] | Loaded[AttAccSystem]
-    if kind == "attacc":
-        loaded = load_sheet(sheet, AttAccSystem, mine)
-    else:
-        loaded = load_sheet(sheet, NpuPimSystem, mine) if kind == "npu_pim" else load_sheet(sheet, PimSystem, mine)
-    spec = loaded.value
+    loaded: Loaded[Any] = load_sheet(sheet, struct_of_kind(kind), mine)
+    spec: PimSystem | NpuPimSystem | AttAccSystem = loaded.value
     device = spec.dram.part
     if device.endswith((".yaml", ".yml")) and loaded.sources["dram.part"].file != SET:
         device = str(path.parent / device)  # a path in a file starts at that file
@@ -171,6 +177,9 @@ def resolve(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sh
 
 def _of_aim(sheet: Sheet, overrides: Mapping[str, str]) -> System:
     """A system of AiM devices; overrides of the device stand below `aim.`."""
+    from pimloom.arch.aim_file import load_aim
+    from pimloom.arch.cent import CentSystem
+
     loaded = load_sheet(sheet, CentSystem, own("aim", overrides))
     aim = made_of("aim", loaded.value.aim, load_aim, sheet, loaded.sources, overrides)
     return System(Path(sheet.path).stem, loaded.value, aim.part, loaded.sources, aim=aim)
@@ -178,6 +187,9 @@ def _of_aim(sheet: Sheet, overrides: Mapping[str, str]) -> System:
 
 def _of_duplex(sheet: Sheet, overrides: Mapping[str, str]) -> System:
     """A system of Duplex devices; overrides of the device stand below `device.`."""
+    from pimloom.arch.duplex import load_duplex
+    from pimloom.arch.duplex_system import DuplexSystem
+
     loaded = load_sheet(sheet, DuplexSystem, own("device", overrides))
     if loaded.value.memory == "ideal":
         check_ideal(overrides)
@@ -188,7 +200,7 @@ def _of_duplex(sheet: Sheet, overrides: Mapping[str, str]) -> System:
 
 def kind_of(sheet: Sheet) -> str:
     """The kind of a system. Raises UserError if there is none such."""
-    return choice_of(sheet, "kind", KINDS)
+    return choice_of(sheet, "kind", tuple(KINDS))
 
 
 def kind_named(name: str) -> str:
@@ -211,10 +223,10 @@ class _NpuMemory(NamedTuple):
     """The part of an NPU's memory, and the system whose channels are of that part."""
 
     part: Part
-    spec: NpuPimSystem
+    spec: "NpuPimSystem"
 
 
-def _npu_memory(part: Part, spec: NpuPimSystem, overrides: Mapping[str, str], path: Path) -> _NpuMemory:
+def _npu_memory(part: Part, spec: "NpuPimSystem", overrides: Mapping[str, str], path: Path) -> _NpuMemory:
     """Without PIM any part, its pseudo channels as channels; else one of a kind with PIM. Raises UserError."""
     dram, n = spec.dram, part.organization.pseudo_channels
     if dram.row_buffers != "none" and not can_attend(part, dual=dram.row_buffers == "dual"):
@@ -246,7 +258,9 @@ def part_places(sheet: Sheet) -> list[str]:
     """The places at which a system names its parts."""
     kind = kind_of(sheet)
     if kind == "composed":
-        return places_of_parts(tree_of(sheet))
+        from pimloom.arch.composition_load import part_places as of_memories
+
+        return of_memories(tree_of(sheet))
     return [] if kind in ("roofline", "duplex", "cent") else ["dram.part"]
 
 

@@ -1,9 +1,12 @@
 """Keys that a kind of system does not read, though its file or its part has them: who sets one is told."""
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from pimloom.arch.duplex_system import DuplexSystem
 from pimloom.arch.error import UserError
+
+if TYPE_CHECKING:
+    from pimloom.arch.duplex_system import DuplexSystem
 
 NO_CURRENTS = "no currents of the part are in its energy; leave it out"
 IDEAL = "an ideal memory has no commands; set memory=simulated, or leave it out"
@@ -52,7 +55,7 @@ def check_ideal(overrides: Iterable[str]) -> None:
             raise UserError(f"--set {place}: not read with memory=ideal: {IDEAL}")
 
 
-def check_used(spec: DuplexSystem, overrides: Iterable[str]) -> None:
+def check_used(spec: "DuplexSystem", overrides: Iterable[str]) -> None:
     """Raise UserError for a place of Duplex that it does not read with the others as they are."""
     unread = [(place, f"pim={spec.pim}", f"pim={pim}") for pim in OF_PIM if pim != spec.pim for place in OF_PIM[pim]]
     if not spec.co_processing:

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from copy import copy
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
 
@@ -71,11 +72,17 @@ class Porch(TyperGroup):
 def command(name: str) -> Any:
     """A command, or a group with its commands."""
     if name in COMMANDS:
-        found = typer.main.get_command(import_module(COMMANDS[name].module).app)
-        return found.commands[name] if isinstance(found, TyperGroup) else found
+        alone = copy(import_module(COMMANDS[name].module).app)  # the options of its other commands are not built
+        alone.registered_commands = [each for each in alone.registered_commands if name == _named(each)]
+        return typer.main.get_command(alone)
     found = typer.main.get_command(import_module(GROUPS[name].module).app)
     found.name, found.help = name, GROUPS[name].help
     return found
+
+
+def _named(registered: Any) -> str:
+    name: str = registered.name or registered.callback.__name__
+    return name
 
 
 app = typer.Typer(

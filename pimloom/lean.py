@@ -80,4 +80,4 @@ class _Later(_Nothing):
 
 def put_off() -> None:
     """Let what is imported from now on be so."""
-    sys.meta_path.insert(0, Sparing())  # type: ignore[arg-type]
+    sys.meta_path.insert(0, Sparing())

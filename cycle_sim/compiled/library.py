@@ -7,7 +7,6 @@ import ctypes
 import fcntl
 import json
 import os
-import platform
 import re
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from contextlib import contextmanager
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pimloom.arch.cache import cache_folder
 from pimloom.arch.error import UserError
@@ -170,21 +169,36 @@ def _sources(module: str) -> tuple[Path, ...]:
             waiting += path.glob("*.py")
         elif path not in found:
             found.add(path)
-            named = [each.decode() for each in IMPORT.findall(path.read_bytes())]
-            waiting += [_path(each) for each in named if not each.startswith(OUTSIDE) or each in CONSTANTS]
+            waiting += _read(path).needs
     return tuple(sorted(found))
 
 
+@cache
 def _path(module: str) -> Path:
     path = PACKAGE.joinpath(*module.split(".")[1:])
     return path if path.is_dir() else path.with_suffix(".py")
 
 
+class _Read(NamedTuple):
+    """Of a file: a digest, and what it stands on."""
+
+    digest: bytes
+    needs: list[Path]
+
+
+@cache
+def _read(path: Path) -> _Read:
+    text = path.read_bytes()
+    named = [each.decode() for each in IMPORT.findall(text)]
+    needs = [_path(each) for each in named if not each.startswith(OUTSIDE) or each in CONSTANTS]
+    return _Read(sha256(text).digest(), needs)
+
+
 @cache
 def _stamp(module: str) -> str:
-    texts = sha256(platform.machine().encode())
+    texts = sha256(os.uname().machine.encode())
     for path in _sources(module):
-        texts.update(sha256(path.read_bytes()).digest())
+        texts.update(_read(path).digest)
     return texts.hexdigest()
 
 
