@@ -46,8 +46,7 @@ class Weight(NamedTuple):
         return tuple(Packed(geo, self.n_in, self.n_out, first_row + a * rows, b * self.n_out) for a, b in places)
 
 
-@dataclass(frozen=True)
-class Layer:
+class Layer(NamedTuple):
     """Layouts of one decoder layer, one behind the other in every bank. matrices: by operator, one for each expert.
 
     Experts with fewer outputs than there are banks lie side by side.

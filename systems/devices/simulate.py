@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import fsum
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -41,8 +42,7 @@ from pimloom.workload.batch import Batch
 Progress = Callable[[int], None]
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(NamedTuple):
     """What `simulate` takes beside system, model and tokens."""
 
     seed: int

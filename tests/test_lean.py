@@ -1,0 +1,89 @@
+"""Modules that a command's imports put off: all is there when it is asked for, whoever asks."""
+
+import subprocess
+import sys
+
+LATE = """
+import sys
+from pimloom.lean import HELP, LATER, put_off
+for name in LATER:
+    sys.modules.pop(name, None)
+put_off()
+
+def late(name):
+    return "__getattr__" in vars(sys.modules[name])
+"""
+
+
+def ran(text: str) -> str:
+    """What a process of its own prints."""
+    done = subprocess.run([sys.executable, "-c", LATE + text], capture_output=True, text=True, check=False)
+    assert not done.stderr
+    return done.stdout
+
+
+def test_numpy_computes_as_ever_and_has_its_kinds_when_they_are_asked_for():
+    text = """
+import numpy as np
+print(late("numpy._typing"), late("pickle"), np.ndarray.fill.__doc__)
+print(np.linalg.eigh(np.diag([2.0, 1.0])).eigenvalues, np.arange(4).reshape(2, 2).sum(0))
+import numpy.typing as npt
+print(npt.NDArray[np.float64], late("numpy._typing"), sys.modules["numpy._typing"].NDArray is npt.NDArray)
+"""
+    assert ran(text).splitlines() == [
+        "True True None",
+        "[1. 2.] [2 4]",
+        "numpy.ndarray[tuple[typing.Any, ...], numpy.dtype[numpy.float64]] False True",
+    ]
+
+
+def test_a_late_module_becomes_what_it_is():
+    text = """
+import pickle, subprocess, tokenize
+print([late(name) for name in ("pickle", "subprocess", "tokenize")])
+print(pickle.loads(pickle.dumps({"a": [1, None]})), subprocess.run(["true"]).returncode, hasattr(tokenize, "nothing"))
+try:
+    tokenize.nothing
+except AttributeError as error:
+    print(error)
+print([late(name) for name in ("pickle", "subprocess", "tokenize")])
+print(pickle.__spec__.loader is pickle.__loader__, type(pickle.__loader__).__name__, pickle.__file__[-9:])
+print(sys.modules["pickle"] is pickle is __import__("pickle"))
+"""
+    assert ran(text).splitlines() == [
+        "[True, True, True]",
+        "{'a': [1, None]} 0 False",
+        "module 'tokenize' has no attribute 'nothing'",
+        "[False, False, False]",
+        "True SourceFileLoader pickle.py",
+        "True",
+    ]
+
+
+def test_threads_that_ask_at_once_get_all_of_it():
+    text = """
+import threading
+import subprocess
+start, found = threading.Barrier(8), []
+
+def ask():
+    start.wait()
+    found.append(subprocess.TimeoutExpired)
+
+threads = [threading.Thread(target=ask) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(len(found), len(set(found)))
+"""
+    assert ran(text) == "8 1\n"
+
+
+def test_libraries_that_build_upon_numpy_s_texts_load():
+    text = """
+import matplotlib.pyplot, numba, pandas, scipy.optimize
+import numpy.ma, numpy.random, numpy.polynomial
+print(pandas.DataFrame({"a": [1, 2]}).a.sum())
+"""
+    assert ran(text) == "3\n"
