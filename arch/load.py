@@ -92,14 +92,14 @@ def load_json(path: Path, largest_bytes: int = LARGEST_BYTES) -> Any:
     return tree
 
 
-_JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+_JSON_TOKEN = r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+'
 
 
 def _check_json(path: Path, text: str) -> None:
     """Refuse what the json module lets pass: duplicate keys, numbers not finite. `text` is JSON already."""
     line, end, last = 1, 0, ""
     open_: list[dict[str, int]] = []  # per bracket not closed yet: key -> its line
-    for match in _JSON_TOKEN.finditer(text):
+    for match in re.finditer(_JSON_TOKEN, text):
         token = match[0]
         line += text.count("\n", end, match.start())
         end = match.end()
@@ -176,12 +176,12 @@ def _explain(document: Document, type_: type, message: str) -> NoReturn:
     document.fail(place, " ".join(said.split()))
 
 
-_MESSAGE = re.compile(r"(.*?)(?: - at (?:`key` in )?`\$(.*)`)?", re.DOTALL)
+_MESSAGE = r"(?s)(.*?)(?: - at (?:`key` in )?`\$(.*)`)?"
 
 
 def _pinned(tree: Any, type_: type, message: str) -> tuple[str, str]:
     """What msgspec said and the dotted place; for each `[...]` in it, the first key that fails so alone."""
-    match = _MESSAGE.fullmatch(message)
+    match = re.fullmatch(_MESSAGE, message)
     assert match is not None
     said, place = match[1], (match[2] or "").removeprefix(".")
     while "[...]" in place:

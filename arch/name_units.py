@@ -2,6 +2,8 @@
 
 import re
 
+from pimloom.arch.units import GIB, KIB, MIB
+
 SUFFIXES = {
     "per_s": "1/s",
     "gb_s": "GB/s",
@@ -66,3 +68,15 @@ def some_layers(layers: int, of: int) -> str:
     (', 2 of 12 layers', '')
     """
     return f", {layers:,} of {counted(of, 'layer')}" if layers < of else ""
+
+
+def capacity(size_bytes: int) -> str:
+    """A number of bytes in the largest unit that divides it.
+
+    >>> capacity(16 * GIB), capacity(1536 * KIB), capacity(100)
+    ('16 GiB', '1536 KiB', '100 bytes')
+    """
+    for name, unit in (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
+        if size_bytes % unit == 0:
+            return f"{size_bytes // unit} {name}"
+    return f"{size_bytes} bytes"

@@ -7,9 +7,9 @@ from typing import Any
 from pimloom.arch.source import short
 
 _WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
-_INT = re.compile(r"[-+]?(?:0|[1-9]\d*)", re.ASCII)
-_FLOAT = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d+)?", re.ASCII)
-_NOT_FINITE = re.compile(r"[-+]?\.(?:inf|nan)", re.ASCII | re.IGNORECASE)
+_INT = r"(?a)[-+]?(?:0|[1-9]\d*)"  # compiled when a text is composed, which is seldom
+_FLOAT = r"(?a)[-+]?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d+)?"
+_NOT_FINITE = r"(?ai)[-+]?\.(?:inf|nan)"
 _INT64_DIGITS = 19
 
 
@@ -17,10 +17,10 @@ def scalar(text: str) -> Any:
     """The value of a plain scalar; ValueError where it is a number that we cannot hold."""
     if text in _WORDS:
         return _WORDS[text]
-    if _INT.fullmatch(text):
+    if re.fullmatch(_INT, text):
         if len(text) > _INT64_DIGITS + 1 or abs(int(text)) >= 2**63:
             raise ValueError(f"expected a number below 2^63, got {short(text)}")
         return int(text)
-    if _NOT_FINITE.fullmatch(text) or _FLOAT.fullmatch(text) and math.isinf(float(text)):
+    if re.fullmatch(_NOT_FINITE, text) or re.fullmatch(_FLOAT, text) and math.isinf(float(text)):
         raise ValueError(f"expected a finite number, got {short(text)}")
-    return float(text) if _FLOAT.fullmatch(text) else text
+    return float(text) if re.fullmatch(_FLOAT, text) else text

@@ -22,7 +22,7 @@ class NDArray:
 HELP = ("numpy._core._add_newdocs", "numpy._core._add_newdocs_scalars")
 LATER: Mapping[str, Mapping[str, Any]] = {  # module: what is in it meanwhile
     "numpy._typing": {"NDArray": NDArray},
-    **dict.fromkeys(("pickle", "subprocess", "tokenize"), {}),
+    **dict.fromkeys(("csv", "json", "pickle", "subprocess", "tokenize"), {}),
 }
 
 

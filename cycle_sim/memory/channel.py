@@ -8,10 +8,8 @@ import numpy as np
 from pimloom.arch.error import UserError
 from pimloom.arch.memory import Memory
 from pimloom.cycle_sim.dram.kernels import record
-from pimloom.cycle_sim.dram.kernels.buffered import engine as buffered
 from pimloom.cycle_sim.dram.kernels.buffered import fields as b
 from pimloom.cycle_sim.dram.kernels.device import COMMANDS, FAR
-from pimloom.cycle_sim.dram.kernels.queued import engine as queued
 from pimloom.cycle_sim.dram.kernels.queued import fields as q
 from pimloom.cycle_sim.dram.kernels.tree import slot_of
 from pimloom.cycle_sim.memory import repeat
@@ -54,6 +52,17 @@ class Tally(NamedTuple):
     rank_ck: tuple[tuple[int, int, int], ...]
 
 
+def engine_of(memory: Memory) -> Any:
+    """The kernels of the controller's structure; the other one's are not imported."""
+    if memory.policy.structure == "queued":
+        from pimloom.cycle_sim.dram.kernels.queued import engine as queued
+
+        return queued
+    from pimloom.cycle_sim.dram.kernels.buffered import engine as buffered
+
+    return buffered
+
+
 class Channel:
     """A channel before its first clock; `feed` it, then `finish` it."""
 
@@ -61,6 +70,7 @@ class Channel:
         """logged_ck: clocks whose commands a log wants, each of them."""
         self.memory, self.logged_ck = memory, logged_ck
         self.is_queued = memory.policy.structure == "queued"
+        self._engine = engine_of(memory)
         self.state: Any = (queued_channel if self.is_queued else buffered_channel)(memory, logging)
         self.few_ck, self.many_ck = (min(n * repeat.interval_ck(self.state), int(FAR)) for n in (FEW, MANY))
         self.stopped = False  # set from another thread: go on no further
@@ -152,7 +162,7 @@ class Channel:
         return repeat.take(self.state, self.now) if repeat.is_idle(self.state) else None
 
     def _run(self, requests: Requests, final: bool) -> None:
-        kernel = queued.run if self.is_queued else buffered.run
+        kernel = self._engine.run
         i, code = 0, q.FLUSH
         while code in (q.FLUSH, q.GROW, q.PAUSE):
             if self.stopped:

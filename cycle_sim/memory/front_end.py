@@ -5,15 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from pimloom.cycle_sim.dram.kernels.buffered import engine as buffered
 from pimloom.cycle_sim.dram.kernels.device import FAR
-from pimloom.cycle_sim.dram.kernels.queued import engine as queued
 from pimloom.cycle_sim.dram.kernels.queued import fields as q
 from pimloom.cycle_sim.memory.channel import (
     CLOCKS,
     Channel,
     Requests,
     Stopped,
+    engine_of,
     grown,
     more_refreshes,
     more_waiting,
@@ -27,7 +26,7 @@ class FrontEnd:
 
     def __init__(self, channels: list[Channel]) -> None:
         self.channels, self._next_ck = channels, 0
-        self._run = queued.run_together if channels[0].is_queued else buffered.run_together
+        self._run = engine_of(channels[0].memory).run_together
         self._stack: Any = None
         self._stacked: list[Any] = []
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 MOST_HELD = 1 << 20  # commands that wait for the slowest channel, so that all are in one order
 
+CHUNK = 1 << 18  # requests that are read, or made, at a time
 EVERY_CK = (0, 1 << 62)
 FEW = 1 << 16  # requests of a single channel that need no thread beside which one listens to interrupts: some 0.1 s
 FEWEST = 1 << 10  # requests, within CLOCKS, that are done before threads would have begun

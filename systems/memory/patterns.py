@@ -9,9 +9,9 @@ import numpy as np
 from pimloom.arch.document import nearest, short
 from pimloom.arch.error import UserError
 from pimloom.arch.memory import Memory
+from pimloom.arch.name_units import capacity
 from pimloom.cycle_sim.memory.patterns import PATTERNS, SPARSE_GAP_CK, WITH_GAPS, Pattern, generate, pattern
-from pimloom.cycle_sim.memory.simulate import Chunk
-from pimloom.systems.memory.trace_file import CHUNK, capacity
+from pimloom.cycle_sim.memory.simulate import CHUNK, Chunk
 
 BY_FIELD = ("row-conflict", "mixed", "hazard")  # they choose rows and banks; the others only addresses
 LONGEST_CK = 1e15  # of a trace, on average

@@ -11,8 +11,8 @@ import numpy as np
 
 from pimloom.arch.document import short
 from pimloom.arch.error import UserError, one_line
-from pimloom.arch.units import GIB, KIB, MIB
-from pimloom.cycle_sim.memory.simulate import Chunk
+from pimloom.arch.name_units import capacity
+from pimloom.cycle_sim.memory.simulate import CHUNK, Chunk
 from pimloom.systems.memory.compressed import file_size, read_blocks
 from pimloom.systems.memory.lines import (
     AT,
@@ -40,7 +40,6 @@ from pimloom.systems.memory.lines import (
     parse,
 )
 
-CHUNK = 1 << 18  # requests
 EXPECTED = (
     "0xADDRESS READ|WRITE CYCLE or LD|ST 0xADDRESS",
     "0xADDRESS READ|WRITE CYCLE",
@@ -138,15 +137,3 @@ def _remarks(state: np.ndarray, limits: np.ndarray) -> Iterator[str]:
     if n := int(state[EARLIER]):
         what = f"{n} cycle{'s are' if n > 1 else ' is'} earlier than the one before"
         yield f"{what}, first in line {state[EARLIER_LINE]}; requests are served in the order of the file"
-
-
-def capacity(size_bytes: int) -> str:
-    """A number of bytes in the largest unit that divides it.
-
-    >>> capacity(16 * GIB), capacity(1536 * KIB), capacity(100)
-    ('16 GiB', '1536 KiB', '100 bytes')
-    """
-    for name, unit in (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
-        if size_bytes % unit == 0:
-            return f"{size_bytes // unit} {name}"
-    return f"{size_bytes} bytes"

@@ -197,14 +197,13 @@ def _split(settings: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]
 
 def requests_of(wanted: Wanted, memory: Memory, strict: bool, warn: Any, progress: Progress) -> Iterator[Any]:
     """The requests in chunks."""
-    from pimloom.systems.memory.patterns import parse_count, pattern_chunks
-    from pimloom.systems.memory.trace_file import read_trace, trace_size
-
     if wanted.requests_file is not None and wanted.pattern not in (None, "file"):
         raise UserError(f"--pattern {wanted.pattern}: {wanted.requests_file} is a trace; leave one out")
     if wanted.requests_file is None and wanted.pattern in (None, "file"):
         raise UserError("give a trace file or a --pattern: `pimloom trace ddr4_3200 requests.trc`")
     if wanted.requests_file is not None:
+        from pimloom.systems.memory.trace_file import read_trace, trace_size
+
         total = trace_size(wanted.requests_file)
         return read_trace(
             wanted.requests_file,
@@ -214,6 +213,8 @@ def requests_of(wanted: Wanted, memory: Memory, strict: bool, warn: Any, progres
             warn=warn,
             progress=lambda done: progress(done, total),
         )
+    from pimloom.systems.memory.patterns import parse_count, pattern_chunks
+
     count = parse_count("1e5" if wanted.requests is None else wanted.requests)
     made = pattern_chunks(memory, wanted.pattern or "", count, wanted.seed or 0, gap=wanted.gap, stride=wanted.stride)
     return _counted(made, count, progress)
@@ -231,6 +232,8 @@ def logs_of(
     wanted: Wanted, memory: Memory, chunks: Iterator[Any], stack: ExitStack, warn: Callable[[str], None]
 ) -> tuple[Any, Iterator[Any], Callable[[], None]]:
     """The logs asked for as one (None: none), the chunks that they watch, and what writes the timeline in the end."""
+    if not (wanted.commands or wanted.request_log or wanted.timeline):
+        return None, chunks, lambda: None
     from pimloom.systems.memory.logs import CommandLog, RequestLog, Tee
     from pimloom.systems.memory.timeline import WindowLog, timeline
 
@@ -242,7 +245,7 @@ def logs_of(
         logs.append(requests)
         chunks = requests.watch(chunks)
     if not (file := wanted.timeline):
-        return (Tee(*logs) if logs else None), chunks, lambda: None
+        return Tee(*logs), chunks, lambda: None
     window = wanted.window or "0:2000"
     from_ck, to_ck = parse_clocks(window)
     kept = WindowLog(from_ck, to_ck)
