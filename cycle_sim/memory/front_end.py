@@ -1,6 +1,7 @@
 """Channels behind one front end, as the reference simulators have it: their states are one stack, and one kernel takes
 each request to its channel."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -85,10 +86,19 @@ def _stack(states: list[Any]) -> Any:
     fields = zip(states[0]._fields, zip(*states, strict=True), strict=True)
     return type(states[0])(
         *(
-            each[0] if name in ONCE else _stack(list(each)) if isinstance(each[0], tuple) else np.stack(each)
+            each[0] if name in ONCE else _stack(list(each)) if isinstance(each[0], tuple) else _together(each)
             for name, each in fields
         )
     )
+
+
+def _together(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """The arrays as one; what is zero, as most is at first, is not written and takes no memory."""
+    found = np.zeros((len(arrays), *arrays[0].shape), arrays[0].dtype)
+    for place, one in zip(found, arrays, strict=True):
+        if one.any():
+            place[...] = one
+    return found
 
 
 def _place(stack: Any, c: int) -> Any:
