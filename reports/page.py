@@ -15,10 +15,12 @@ from functools import cache
 from hashlib import sha256
 from numbers import Integral, Real
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, TypeGuard
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 TEMPLATES = Path(__file__).parent / "templates"
 VERDICTS = ("FAIL", "deviates", "report only", "pass")  # in the order in which a table sorts them
@@ -162,7 +164,9 @@ def render(page: Page) -> str:
 
 
 @cache
-def _environment() -> Environment:
+def _environment() -> "Environment":
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # commands with a figure alone do without
+
     made = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,

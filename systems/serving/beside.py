@@ -1,7 +1,6 @@
 """Simulations side by side, on all cores."""
 
 from collections.abc import Callable, Generator
-from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from typing import TypeVar
 
@@ -20,6 +19,8 @@ def side_by_side(
         progress(1)
         yield found
         return
+    from concurrent.futures import ThreadPoolExecutor
+
     stop = Event()
     pool = ThreadPoolExecutor(cores(), initializer=beside_others, initargs=(stop,))
     try:
