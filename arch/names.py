@@ -29,9 +29,9 @@ def list_names(folder: str) -> list[str]:
         ending = ".json" if folder == "models" else ".yaml"
         return sorted(name.removesuffix(ending) for name in os.listdir(HERE / folder) if name.endswith(ending))
     with os.scandir(HERE / "parts") as entries:
-        every = sorted((entry.path, entry.stat()) for entry in entries if entry.name.endswith(".yaml"))
-    wanted = folder == "optics"
-    return [Path(path).stem for path, its in every if _optical(path, its.st_mtime_ns, its.st_size) == wanted]
+        every = sorted((entry.name, entry.path, entry.stat()) for entry in entries if entry.name.endswith(".yaml"))
+    chosen = [name for name, path, its in every if _optical(path, its.st_mtime_ns, its.st_size) == (folder == "optics")]
+    return [name.removesuffix(".yaml") for name in chosen]
 
 
 @lru_cache(maxsize=1024)

@@ -8,9 +8,9 @@ import pytest
 
 from pimloom.arch.error import UserError
 from pimloom.arch.memory import Memory
+from pimloom.arch.name_units import capacity
 from pimloom.cycle_sim.memory.patterns import PATTERNS, _next
 from pimloom.systems.memory.patterns import parse_count, pattern_chunks
-from pimloom.systems.memory.trace_file import capacity
 from tests.foreign import reference
 from tests.reference_data import lines, reference_cases
 
