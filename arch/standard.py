@@ -58,12 +58,18 @@ def clocks(expression: str, ck: Mapping[str, int]) -> int:
     return total
 
 
+@lru_cache(maxsize=4096)
+def _timings(expression: str) -> frozenset[str]:
+    """Names of a sum of timings: those of all parts are few."""
+    return frozenset(name for _, name in _TERM.findall(expression))
+
+
 def given(standard: Standard, timings: Collection[str]) -> tuple[tuple[Command, ...], tuple[Rule, ...]]:
     """The standard's commands and rules without those that name an optional timing which is not in `timings`."""
     absent = standard.optional.keys() - set(timings)
 
     def known(expression: str) -> bool:
-        return absent.isdisjoint(name for _, name in _TERM.findall(expression))
+        return absent.isdisjoint(_timings(expression))
 
     commands = tuple(c for c in standard.commands if known(c.done))
     names = {c.name for c in commands}
