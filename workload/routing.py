@@ -3,9 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
-from random import Random
+from typing import TYPE_CHECKING
 
 from pimloom.arch.error import UserError
+
+if TYPE_CHECKING:
+    from random import Random
 
 SHORT, FEW = 21, 5  # experts, and draws of them, that `random.sample` draws from a list of those left
 
@@ -85,12 +88,13 @@ def _rounded(found: Sequence[int], wanted: dict[int, float], left: int, most: in
     return tuple(whole)
 
 
-def drawn(rows: int, each: int, experts: int, random: Random, routing: Routing = UNIFORM) -> tuple[int, ...]:
+def drawn(rows: int, each: int, experts: int, random: "Random", routing: Routing = UNIFORM) -> tuple[int, ...]:
     """Tokens of each expert, where each of `rows` tokens draws `each` different ones by their shares.
 
     A draw without replacement (Efraimidis and Spirakis 2006): the largest of log(u) / share, u uniform. Raises
     UserError if fewer experts have a share.
 
+    >>> from random import Random
     >>> drawn(4, 2, 3, Random(0)), drawn(4, 1, 3, Random(0), Routing(counts=(0, 0, 1)))
     ((1, 4, 3), (0, 0, 4))
     """
@@ -107,7 +111,7 @@ def drawn(rows: int, each: int, experts: int, random: Random, routing: Routing =
     return tuple(found)
 
 
-def _alike(rows: int, each: int, experts: int, random: Random) -> list[int]:
+def _alike(rows: int, each: int, experts: int, random: "Random") -> list[int]:
     """The same with equal shares: the draws of `random.sample`, of few experts in a quarter of its time."""
     found, draw = [0] * experts, random.getrandbits
     if experts > SHORT or each > FEW:

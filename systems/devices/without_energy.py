@@ -1,11 +1,11 @@
 """Why a system's results have no energy, or not all of it: the keys that it does not give."""
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from pimloom.arch.attacc import AttAccSystem
 from pimloom.arch.composition import ComposedSystem
 from pimloom.arch.composition_check import hands_over
-from pimloom.arch.duplex import DuplexEnergy
 from pimloom.arch.duplex_system import DuplexSystem
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.part import Part
@@ -13,6 +13,9 @@ from pimloom.arch.pim_system import PimSystem
 from pimloom.arch.system import System
 from pimloom.energy.dram import NEEDED
 from pimloom.energy.pim import CURRENTS
+
+if TYPE_CHECKING:
+    from pimloom.arch.duplex import DuplexEnergy
 
 HOST_DRAWS = "energy is without the host's processors and the links to them: what they draw is not known"
 
@@ -70,7 +73,7 @@ def standby_note(system: System) -> str | None:
     return "; ".join(said)
 
 
-def _of_duplex(system: System, energy: DuplexEnergy) -> str:
+def _of_duplex(system: System, energy: "DuplexEnergy") -> str:
     left_out = ["refresh"]
     left_out += ["power at rest (device.energy.static_w)"] * (energy.static_w is None)
     if energy.network_pj_per_bit is None and system.of_kind(DuplexSystem).nodes > 1:
