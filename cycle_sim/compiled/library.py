@@ -162,12 +162,15 @@ _ENGINES = list[Any]()  # keep their code
 @cache
 def _sources(module: str) -> tuple[Path, ...]:
     """Files that a kernel's module stands on, itself among them; of packages that it names all."""
-    found, waiting = set(MAKERS), [_path(module)]
+    found, folders, waiting = set(MAKERS), set[Path](), [_path(module)]
     while waiting:
         path = waiting.pop()
+        if path in found or path in folders:
+            continue
         if path.is_dir():
+            folders.add(path)
             waiting += path.glob("*.py")
-        elif path not in found:
+        else:
             found.add(path)
             waiting += _read(path).needs
     return tuple(sorted(found))
