@@ -1,9 +1,11 @@
 """Lines of `make bench` for NPU and PIM: layers beside NeuPIMs' simulator, many iterations of a batch."""
 
 import csv
+import gc
 import resource
 import time
 
+from pimloom.__main__ import SELDOM
 from pimloom.arch.llm import load_llm
 from pimloom.arch.neupims import Faults
 from pimloom.arch.system import System, load_system
@@ -51,6 +53,7 @@ def _layer(name: str, theirs: float) -> tuple[str, str, str]:
         return time.process_time() - start
 
     before = CORES.set(1)
+    gc.set_threshold(*SELDOM)  # as the command does
     once()  # compiles
     ours = min(once() for _ in range(LEAST_OF))
     CORES.reset(before)
