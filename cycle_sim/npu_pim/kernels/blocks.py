@@ -46,22 +46,35 @@ def send_block(p, chs, b, t):
 def _send_lines(p, chs, first, n, write, to):
     """n lines from line `first` on leave, one by one in the order of `order_lines` or their own; returns whether they
     found room. to: port, see `leaves` and `arrives`, group."""
-    npu = p.npu
-    lines, banks, hashed, bits = npu[k.WRAP] // npu[k.LINE], npu[k.BANKS], npu[k.HASHED], bits_of(npu)
-    near, row_near, bank_near = rows_near(npu, first)
+    npu, words = p.npu, p.packed
+    lines, bits = npu[k.WRAP] // npu[k.LINE], npu[k.CHANNEL_BITS]
+    start, channels = first % lines, (1 << bits) - 1
+    before, behind = start & channels, _words_of(p, start, min(n, lines), write) - (lines - start)
     for i in range(n):
-        line = first + (p.order[i] if hashed else i)
+        line = p.order[i] if npu[k.HASHED] else i
         while line >= lines:
             line -= lines
-        c, node, column = node_of(bits, line)
-        row, bank = row_near, bank_near + node - near
-        if node < near:
-            row, bank = 0, node
-        while bank >= banks:
-            row, bank = row + 1, bank - banks
-        if not send(chs, c, to, word_of(write, bank, row, column), 0):
+        line += before if line < lines - start else behind
+        if not send(chs, line & channels, to, words[line >> bits], 0):
             return False
     return True
+
+
+@bare
+def _words_of(p, line, n, write):
+    """Put the words of n lines from a line on into `packed`, one for all channels, as they differ in nothing else.
+    Returns where among the lines that they stand for the first line of all is, if they come to it."""
+    npu, words, to, again = p.npu, p.packed, 0, 0
+    lines, bits = npu[k.WRAP] // npu[k.LINE], bits_of(npu)
+    while n > 0:
+        c, node, column = node_of(bits, line)
+        words[to] = word_of(write, node % npu[k.BANKS], node // npu[k.BANKS], column)
+        to += 1
+        here = min((1 << bits[0]) - c, lines - line)
+        line, n = line + here, n - here
+        if line == lines:
+            line, again = 0, to << bits[0]
+    return again
 
 
 @bare
@@ -92,10 +105,16 @@ def lines_of(npu, start, size):
 def order_lines(p, first, n, lines):
     """Put the lines first … first + n - 1, modulo `lines`, into p.order as a hash set would hold their addresses, in
     which channel and column have changed places."""
-    line, bits, line_bytes = first % lines, bits_of(p.npu), p.npu[k.LINE]
-    for i in range(n):
-        p.keys[i] = hash_set.mixed(swapped(bits, line) * line_bytes)
-        line = line + 1 if line + 1 < lines else 0
+    line, bits, line_bytes, i = first % lines, bits_of(p.npu), p.npu[k.LINE], 0
+    while i < n:
+        c, above, column = node_of(bits, line)
+        end = min(i + (1 << bits[0]) - c, i + lines - line, n)
+        line += end - i
+        while i < end:  # of all channels
+            p.keys[i] = hash_set.mixed(((above << bits[0] | c) << bits[1] | column) * line_bytes)
+            i, c = i + 1, c + 1
+        if line == lines:
+            line = 0
     hash_set.order(p.keys, n, p.packed, p.ends, p.order)
 
 
@@ -106,24 +125,10 @@ def bits_of(npu):
 
 
 @bare
-def swapped(bits, line):
-    """A line's number in the memory, whose columns follow each other in a channel."""
-    channel, above, column = node_of(bits, line)
-    return (above << bits[0] | channel) << bits[1] | column
-
-
-@bare
 def node_of(bits, line):
     """(channel, node, column) of a line; nodes are the rows of a channel: those of the banks in turn."""
     rest = line >> bits[0]
     return line & ((1 << bits[0]) - 1), rest >> bits[1], rest & ((1 << bits[1]) - 1)
-
-
-@bare
-def rows_near(npu, line):
-    """(node, row, bank) of a line: from here lines nearby need no division."""
-    node = node_of(bits_of(npu), line)[1]
-    return node, node // npu[k.BANKS], node % npu[k.BANKS]
 
 
 @bare

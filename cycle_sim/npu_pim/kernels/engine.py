@@ -90,18 +90,15 @@ def _tick(ch, t):
     g = ch.state
     if g[f.REMAIN] > 0 and ch.policy[f.EXACT_SLACK]:
         g[f.REMAIN], g[f.AGED] = max(g[f.REMAIN] - (t - g[f.AGED]), 0), t
-    if g[f.HANDED]:
-        if g[f.HELD] >= ch.policy[f.WINDOW]:
-            g[f.OFFER_AT] = 0
-        g[f.HELD] -= g[f.HANDED]
-        g[f.HANDED] = 0
-        g[f.ACTED] = 1
     step = t
     if ch.policy[f.PATH]:
         if t >= g[f.OFFER_AT] or t >= g[f.SOONEST] or g[f.LEAVING]:
             step = offer_by_steps(ch, t)
-    elif t >= g[f.OFFER_AT]:
-        offer(ch, t)
+    else:
+        if g[f.HANDED]:
+            _collected(ch)
+        if t >= g[f.OFFER_AT]:
+            offer(ch, t)
     hand_over(ch, t, step)
     if t >= g[f.NEXT_REFRESH]:
         g[f.DUE] += 1
@@ -128,16 +125,27 @@ def _tick(ch, t):
 
 
 @bare
+def _collected(ch):
+    """The core has collected what was handed over in the clock before."""
+    g = ch.state
+    if g[f.HELD] >= ch.policy[f.WINDOW]:
+        g[f.OFFER_AT] = 0
+    g[f.HELD] -= g[f.HANDED]
+    g[f.HANDED] = 0
+    g[f.ACTED] = 1
+
+
+@bare
 def _select(ch, t):
     """(command, bank, request or row) that issues at clock t; command -1: none."""
     g, p = ch.state, ch.policy
-    waits = (p[f.SINGLE] or p[f.DUAL]) and dots_wait(ch)
+    waits = dots_wait(ch)
     if p[f.SINGLE]:
         if not g[f.SKIP] and (g[f.BLOCKED] or g[f.QUEUED] == 0):
             if g[f.IN_REFRESH] >= 0 or not waits:
                 return -1, 0, 0
             return _dot(ch, t)
-    elif p[f.DUAL] and not g[f.SKIP] and waits and g[f.IN_REFRESH] < 0:
+    elif waits and p[f.DUAL] and not g[f.SKIP] and g[f.IN_REFRESH] < 0:
         c, b, what = _dot(ch, t)
         if c != -1 or g[f.REMAIN] < p[f.FLOOR]:
             return c, b, what
