@@ -7,8 +7,8 @@ from pimloom.arch.error import UserError
 
 
 def cache_folder() -> Path:
-    """Folder of compiled kernels, simulators and tools, of syntheses and proofs: $PIMLOOM_CACHE, else below
-    $XDG_CACHE_HOME or ~/.cache.
+    """Folder of compiled kernels, simulators and tools, of syntheses, proofs and composed texts: $PIMLOOM_CACHE, else
+    below $XDG_CACHE_HOME or ~/.cache.
 
     Raises UserError if it cannot be made.
     """

@@ -16,6 +16,11 @@ def begin() -> None:
     _read.set(set())
 
 
+def end() -> None:
+    """No command runs any more: nothing is remembered."""
+    _read.set(None)
+
+
 def note(descriptor: int) -> None:
     """An open file is an input."""
     if (files := _read.get()) is not None:

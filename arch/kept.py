@@ -45,7 +45,8 @@ def composed(file: str, text: str, root: str = "", free: Container[str] = ()) ->
 
         return compose(file, text, root, free)
 
-    return kept(text, Composed, make) if file.startswith(f"{HERE}{os.sep}") and not (root or free) else make()
+    own = file.startswith(f"{HERE}{os.sep}") and os.pardir not in Path(file).parts
+    return kept(text, Composed, make) if own and not (root or free) else make()
 
 
 def top_level(text: str) -> dict[str, str]:
@@ -60,22 +61,24 @@ def top_level(text: str) -> dict[str, str]:
 
 
 def kept(text: str, type_: type[Kept], make: Callable[[], Kept]) -> Kept:
-    """What `make` makes of a text, which nothing else decides; where it cannot be kept it is made again."""
-    try:
-        place = _place(text, type_)
-        return msgspec.json.decode(place.read_bytes(), type=type_)
-    except FileNotFoundError:
-        found = make()
-        with suppress(OSError, UserError, ValueError):
-            _keep(place, msgspec.json.encode(found))
-        return found
-    except (OSError, UserError, msgspec.DecodeError):
+    """What `make` makes of a text, which nothing else decides; where it cannot be kept it is made each time."""
+    place = _place(text, type_)
+    if place is None:
         return make()
+    with suppress(OSError, ValueError):  # it is not there, or damaged
+        return msgspec.json.decode(place.read_bytes(), type=type_)
+    found = make()
+    with suppress(OSError, ValueError):
+        _keep(place, msgspec.json.encode(found))
+    return found
 
 
-def _place(text: str, type_: Any) -> Path:
-    asked = sha256(_makers() + repr(type_).encode() + text.encode("utf-8", "surrogatepass"))
-    return cache_folder() / "texts" / asked.hexdigest()[:32]
+def _place(text: str, type_: Any) -> Path | None:
+    """Where a text is kept; None: there is no folder for it, as where nobody has a home."""
+    with suppress(OSError, UserError, RuntimeError):
+        asked = sha256(_makers() + repr(type_).encode() + text.encode("utf-8", "surrogatepass"))
+        return cache_folder() / "texts" / asked.hexdigest()[:32]
+    return None
 
 
 @cache

@@ -81,7 +81,7 @@ def command(name: str) -> Any:
 
 
 def _named(registered: Any) -> str:
-    name: str = registered.name or registered.callback.__name__
+    name: str = registered.name or typer.main.get_command_name(registered.callback.__name__)
     return name
 
 

@@ -24,6 +24,9 @@ LATER: Mapping[str, Mapping[str, Any]] = {  # module: what is in it meanwhile
     "numpy._typing": {"NDArray": NDArray},
     **dict.fromkeys(("csv", "json", "pickle", "subprocess", "tokenize"), {}),
 }
+AT_ONCE = frozenset(
+    f"__{name}__" for name in ("class", "dict", "name", "spec", "loader", "file", "path", "package", "cached")
+)
 
 
 class Sparing:
@@ -56,26 +59,37 @@ class _Later(_Nothing):
         self._real, self._lock, self._begun = real, RLock(), False
 
     def exec_module(self, module: ModuleType) -> None:
-        """Put in what is there meanwhile, and what makes the rest."""
+        """Put in what is there meanwhile."""
+        vars(module).update(LATER[module.__name__])
+        assert module.__spec__
+        module.__spec__.loader_state = self
+        module.__class__ = _Late
 
-        def ask(name: str) -> Any:
-            with self._lock:  # another thread waits until all is there
-                if not self._begun:
-                    self._begun = True
-                    self._make(module, ask)
-            if name in vars(module):
-                return vars(module)[name]
-            raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+    def make(self, module: ModuleType) -> None:
+        """Put in the rest, unless it is there. What fails is tried again when something is asked for again."""
+        with self._lock:  # another thread waits until all is there
+            if self._begun:
+                return
+            self._begun = True
+            try:
+                module.__loader__ = self._real
+                if module.__spec__:
+                    module.__spec__.loader = self._real
+                self._real.exec_module(module)
+            except BaseException:
+                self._begun = False
+                raise
+            module.__class__ = ModuleType
 
-        vars(module).update(LATER[module.__name__], __getattr__=ask)
 
-    def _make(self, module: ModuleType, ask: Any) -> None:
-        module.__loader__ = self._real
-        if module.__spec__:
-            module.__spec__.loader = self._real
-        self._real.exec_module(module)
-        if vars(module).get("__getattr__") is ask:
-            del module.__getattr__
+class _Late(ModuleType):
+    """A module in which nothing is but what importing it looks at, until something else is asked for."""
+
+    def __getattribute__(self, name: str) -> Any:
+        own = super().__getattribute__
+        if name not in AT_ONCE and name not in LATER[own("__name__")]:
+            own("__spec__").loader_state.make(self)
+        return own(name)
 
 
 def put_off() -> None:

@@ -12,6 +12,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as in the command: workers
 import pytest
 from hypothesis import HealthCheck, settings
 
+from pimloom.arch import inputs
 from pimloom.arch.cache import cache_folder
 from pimloom.arch.error import UserError
 from pimloom.cycle_sim.cores import CORES
@@ -81,6 +82,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if {"fault_trace", "reference_data", "shared"} & set(getattr(item, "fixturenames", ())):
             item.add_marker("reference")
     items.sort(key=lambda item: not item.path.name.startswith(LONG))
+
+
+@pytest.fixture(autouse=True)
+def _nothing_read() -> None:
+    """A command of the test before has read files whose numbers are now those of others."""
+    inputs.end()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -91,12 +91,22 @@ def test_another_text_or_another_composer_is_another_place(cache, monkeypatch, t
     assert len(list(cache.iterdir())) == 3
 
 
-@pytest.mark.parametrize("broken", [b"", b'[{"a":1}', b'[{"a":1},[["a","1","",""]]]', b"\xff"])
+@pytest.mark.parametrize("broken", [b"", b'[{"a":1}', b'[{"a":1},[["a","1","",""]]]', b"\xff", b'["\xff",[]]'])
 def test_a_broken_file_is_as_none(cache, made, broken):
     composed(PART, "a: 1")
     (file,) = cache.iterdir()
     file.write_bytes(broken)
     assert composed(PART, "a: 1").tree == {"a": 1} and len(made) == 2
+    assert composed(PART, "a: 1").tree == {"a": 1} and len(made) == 2  # it was kept anew
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no home"), FileNotFoundError("no current folder")])
+def test_where_there_is_no_folder_all_is_composed(monkeypatch, made, error):
+    def nowhere() -> Path:
+        raise error
+
+    monkeypatch.setattr(kept, "cache_folder", nowhere)
+    assert [composed(PART, "a: 1").tree for _ in range(2)] == [{"a": 1}] * 2 and len(made) == 2
 
 
 def test_where_nothing_can_be_kept_all_is_composed(monkeypatch, made, tmp_path):

@@ -11,7 +11,7 @@ for name in LATER:
 put_off()
 
 def late(name):
-    return "__getattr__" in vars(sys.modules[name])
+    return type(sys.modules[name]).__name__ == "_Late"
 """
 
 
@@ -78,6 +78,52 @@ for thread in threads:
 print(len(found), len(set(found)))
 """
     assert ran(text) == "8 1\n"
+
+
+SLOW = """
+import builtins, time
+def first():
+    return second()
+time.sleep(0.1)
+if builtins.fails:
+    raise KeyboardInterrupt
+def second():
+    return 2
+"""
+
+
+def test_nobody_sees_a_module_half_made(tmp_path):
+    (tmp_path / "slow.py").write_text(SLOW)
+    text = f"""
+import builtins, pimloom.lean, threading, time
+builtins.fails = False
+pimloom.lean.LATER = {{**LATER, "slow": {{}}}}
+sys.path.insert(0, {str(tmp_path)!r})
+import slow
+print(late("slow"))
+other = threading.Thread(target=lambda: slow.second)
+other.start()
+time.sleep(0.03)
+print(slow.first(), late("slow"))
+"""
+    assert ran(text) == "True\n2 False\n"
+
+
+def test_a_module_that_was_interrupted_is_made_when_it_is_asked_for_again(tmp_path):
+    (tmp_path / "slow.py").write_text(SLOW)
+    text = f"""
+import builtins, pimloom.lean
+builtins.fails = True
+pimloom.lean.LATER = {{**LATER, "slow": {{}}}}
+sys.path.insert(0, {str(tmp_path)!r})
+import slow
+try:
+    slow.first
+except KeyboardInterrupt:
+    builtins.fails = False
+print(slow.first(), late("slow"))
+"""
+    assert ran(text) == "2 False\n"
 
 
 def test_libraries_that_build_upon_numpy_s_texts_load():

@@ -51,9 +51,9 @@ def simulate(
 ) -> list[Tally]:
     """Serve all requests, then run `extra_ck` clocks more; returns what each channel counted.
 
-    Each channel has its own front end, and a thread. A reference simulator's single front end, where a request that
-    must wait blocks those behind it in every channel, is kept where its quirks are asked for; then one thread does it
-    all. Addresses wrap at the capacity. Raises UserError if the controller cannot go on.
+    Each channel has its own front end and, where there is enough to do, a thread. A reference simulator's single front
+    end, where a request that must wait blocks those behind it in every channel, is kept where its quirks are asked for;
+    then one thread does it all. Addresses wrap at the capacity. Raises UserError if the controller cannot go on.
     """
     found = address_map(memory)
     wanted = log.wanted_ck() if log else (0, 0)

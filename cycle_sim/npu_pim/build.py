@@ -96,7 +96,10 @@ def zeros_in_lines(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     written."""
     size = int(np.prod(shape)) * dtype.itemsize
     if size >= LARGE_BYTES:
-        pages = mmap(-1, size, MAP_PRIVATE | MAP_ANONYMOUS)
+        try:
+            pages = mmap(-1, size, MAP_PRIVATE | MAP_ANONYMOUS)
+        except OSError as error:
+            raise MemoryError(f"no room for {size:,} bytes") from error
         return np.frombuffer(pages, dtype).reshape(shape)
     found = np.zeros(size + LINE_BYTES, np.uint8)
     at = -found.ctypes.data % LINE_BYTES
