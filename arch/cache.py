@@ -12,8 +12,11 @@ def cache_folder() -> Path:
 
     Raises UserError if it cannot be made.
     """
-    own = os.environ.get("PIMLOOM_CACHE")
-    found = Path(own or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pimloom").absolute()
+    own, base = os.environ.get("PIMLOOM_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    try:
+        found = Path(own or Path(base or Path.home() / ".cache") / "pimloom").absolute()
+    except RuntimeError:
+        raise UserError("there is no home folder to keep results in; set PIMLOOM_CACHE to a folder") from None
     try:
         found.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -68,14 +68,14 @@ def kept(text: str, type_: type[Kept], make: Callable[[], Kept]) -> Kept:
     with suppress(OSError, ValueError):  # it is not there, or damaged
         return msgspec.json.decode(place.read_bytes(), type=type_)
     found = make()
-    with suppress(OSError, ValueError):
+    with suppress(OSError, UserError, ValueError):
         _keep(place, msgspec.json.encode(found))
     return found
 
 
 def _place(text: str, type_: Any) -> Path | None:
     """Where a text is kept; None: there is no folder for it, as where nobody has a home."""
-    with suppress(OSError, UserError, RuntimeError):
+    with suppress(OSError, UserError):
         asked = sha256(_makers() + repr(type_).encode() + text.encode("utf-8", "surrogatepass"))
         return cache_folder() / "texts" / asked.hexdigest()[:32]
     return None

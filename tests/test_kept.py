@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pimloom.arch import document, kept, yaml_text
+from pimloom.arch import document, files, kept, yaml_text
+from pimloom.arch.cache import cache_folder
 from pimloom.arch.error import UserError
 from pimloom.arch.kept import Composed, composed
 
@@ -100,7 +101,7 @@ def test_a_broken_file_is_as_none(cache, made, broken):
     assert composed(PART, "a: 1").tree == {"a": 1} and len(made) == 2  # it was kept anew
 
 
-@pytest.mark.parametrize("error", [RuntimeError("no home"), FileNotFoundError("no current folder")])
+@pytest.mark.parametrize("error", [UserError("no home"), FileNotFoundError("no current folder")])
 def test_where_there_is_no_folder_all_is_composed(monkeypatch, made, error):
     def nowhere() -> Path:
         raise error
@@ -113,6 +114,28 @@ def test_where_nothing_can_be_kept_all_is_composed(monkeypatch, made, tmp_path):
     (tmp_path / "file").touch()
     monkeypatch.setenv("PIMLOOM_CACHE", str(tmp_path / "file" / "below"))
     assert [composed(PART, "a: 1").tree for _ in range(2)] == [{"a": 1}] * 2 and len(made) == 2
+
+
+def test_without_a_home_it_is_said_what_to_set(monkeypatch):
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    for variable in ("PIMLOOM_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    with pytest.raises(UserError, match="no home folder .* set PIMLOOM_CACHE"):
+        cache_folder()
+
+
+def test_what_cannot_be_kept_is_made_each_time(cache, made, monkeypatch):
+    """The folder is there, and takes nothing more."""
+    composed(PART, "a: 1")
+
+    def full(path: Path, *_: object, **__: object) -> None:
+        raise UserError(f"cannot write {path}: no space left on device")
+
+    monkeypatch.setattr(files, "write_atomic", full)
+    assert [composed(PART, "a: 2").tree for _ in range(2)] == [{"a": 2}] * 2 and len(made) == 3
 
 
 def test_what_is_old_goes_when_something_is_kept(cache):
