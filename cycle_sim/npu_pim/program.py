@@ -1,6 +1,8 @@
 """Operators of a decoder layer as blocks of memory requests and tasks: what the machine runs."""
 
+from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -150,7 +152,8 @@ class Builder:
         together, lines dealt out in turn."""
         found: dict[int, np.ndarray] = {}
         for o in self.operators:
-            blocks = sum(ceil_div(ceil_div(size, line_bytes) + 2, channels) for _, size, _ in (*o.loads, *o.stores))
+            sizes = Counter(size for _, size, _ in (*o.loads, *o.stores))
+            blocks = sum(n * ceil_div(ceil_div(size, line_bytes) + 2, channels) for size, n in sizes.items())
             mine = found.setdefault(o.together, np.zeros(channels, np.int64))
             mine += blocks
             for dots in o.dots:
@@ -176,7 +179,7 @@ class Builder:
         places = max(4 * widest_lines + FIRST_PLACES, LEAST_COUNTERS)  # a set is at least two fifths full
         program = k.Program(
             op=tables.op,
-            block=np.array(tables.blocks, np.int64).reshape(-1, k.N_BLOCK),
+            block=np.fromiter(chain.from_iterable(tables.blocks), np.int64).reshape(-1, k.N_BLOCK),
             task=tasks,
             store=np.array(tables.stores, np.int64).reshape(-1, k.N_STORE),
             after_ptr=after_ptr,
