@@ -1,7 +1,7 @@
 """Tables and lines in a terminal."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pimloom.arch.error import one_line
@@ -12,8 +12,7 @@ if TYPE_CHECKING:  # rich is imported where something is shown: commands that ar
     from rich.table import Table
     from rich.text import Text
 
-MANY = 5  # columns
-FEW, GAP = 3, 2  # rows that may stand upright; characters between two columns
+GAP = 3  # characters between two columns
 PIPE_WIDTH = 118  # columns when stdout is no terminal, so that output is the same everywhere
 
 
@@ -24,20 +23,22 @@ def _console() -> "Console":
     return console if console.is_terminal else Console(highlight=False, width=PIPE_WIDTH)
 
 
-def _table(*columns: str) -> "Table":
+def _table(columns: Sequence[str], widths: Iterable[int | None]) -> "Table":
+    """columns: headings; `|r` stands right. widths: what a column is never narrower than."""
     from rich import box
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for number, column in enumerate(columns):
-        name, right = column.removesuffix("|r"), column.endswith("|r")
-        whole = number == 0 and len(columns) > MANY  # names stay in one piece where numbers can be broken
-        table.add_column(_text(name), justify="right" if right else "left", overflow="fold", no_wrap=whole)
+    for column, width in zip(columns, widths, strict=True):
+        side: Any = "right" if column.endswith("|r") else "left"
+        table.add_column(_text(column.removesuffix("|r")), justify=side, overflow="fold", min_width=width)
     return table
 
 
-def _add(table: "Table", *cells: object) -> None:
-    table.add_row(*map(_text, cells))
+def _filled(table: "Table", rows: Iterable[Iterable[object]]) -> "Table":
+    for row in rows:
+        table.add_row(*map(_text, row))
+    return table
 
 
 def _text(value: object) -> "Text":
@@ -50,20 +51,19 @@ def _text(value: object) -> "Text":
 def show_rows(columns: Sequence[tuple[str, str, str]], rows: Iterable[Mapping[str, Any]]) -> None:
     """Print rows as a table. columns: key, heading (`|r` stands right), and format of each; None is a dash.
 
-    Numbers of some digits (`,.4g`) have no exponent where they are large. A few rows that are too wide for whole
-    numbers stand upright, a line for each column.
+    Numbers of some digits (`,.4g`) have no exponent where they are large. Rows too wide for whole numbers stand
+    upright, a line for each column, as many beside each other as the terminal is wide.
     """
     cells = [["–" if row[key] is None else _formatted(row[key], look) for key, _, look in columns] for row in rows]
     headings, console = [heading for _, heading, _ in columns], _console()
-    if len(cells) <= FEW and _needed(headings, cells) > console.width:
-        table = _table("", *["|r"] * len(cells))
-        for number, heading in enumerate(headings):
-            _add(table, heading.removesuffix("|r"), *(row[number] for row in cells))
-    else:
-        table = _table(*headings)
-        for row in cells:
-            _add(table, *row)
-    console.print(table)
+    widths = _widths(headings, cells)
+    if sum(n + GAP for n in widths) - 1 <= console.width:
+        console.print(_filled(_table(headings, widths), cells))
+        return
+    for some in _abreast(headings, cells, console.width):
+        first, *others = zip([heading.removesuffix("|r") for heading in headings], *some, strict=True)
+        names = [first[0], *[f"{name}|r" for name in first[1:]]]
+        console.print(_filled(_table(names, [None] * len(names)), others))
 
 
 def _formatted(value: Any, look: str) -> str:
@@ -71,15 +71,29 @@ def _formatted(value: Any, look: str) -> str:
     return figure(value, int(digits[1])) if digits else format(value, look)
 
 
-def _needed(headings: Sequence[str], cells: Sequence[Sequence[str]]) -> int:
-    """Characters of a line in which no number, and no word of the other columns, is broken."""
-    total = 0
+def _widths(headings: Sequence[str], cells: Sequence[Sequence[str]]) -> list[int]:
+    """Characters of each column in which no number, and no word of the other columns, is broken."""
+    found = []
     for number, heading in enumerate(headings):
         words = heading.removesuffix("|r").split()
         for row in cells:
             words += [row[number]] if heading.endswith("|r") else row[number].split()
-        total += max(map(len, words), default=0) + GAP
-    return total
+        found.append(max(map(len, words), default=0))
+    return found
+
+
+def _abreast(headings: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> Iterator[list[Sequence[str]]]:
+    """The rows in groups that stand beside each other, with the longest heading before them, on lines of a width."""
+    left = width + 1 - max(len(heading.removesuffix("|r")) for heading in headings) - GAP
+    group, used = list[Sequence[str]](), 0
+    for row in cells:
+        own = max(map(len, row)) + GAP
+        if group and used + own > left:
+            yield group
+            group, used = [], 0
+        group.append(row)
+        used += own
+    yield group
 
 
 def show_line(text: str) -> None:
