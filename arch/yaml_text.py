@@ -109,16 +109,18 @@ class _Composer:
         return self.file if line is None else f"{self.file}:{line + 1}"
 
     def _not_yaml(self, error: Exception) -> NoReturn:
-        line, said = None, "not YAML we can read: nested too deeply"
+        line, said, within = None, "not YAML we can read: nested too deeply", ""
         if isinstance(error, yaml.MarkedYAMLError):
             line = error.problem_mark.line if error.problem_mark else None
             said = f"not YAML: {error.problem}"
             if isinstance(error, yaml.composer.ComposerError):
                 said = _SECOND_DOCUMENT if "another document" in said else str(error.problem)
+            elif error.context_mark and error.context_mark.line != line:
+                within = f", {error.context} that begins in line {error.context_mark.line + 1}"
         elif isinstance(error, yaml.reader.ReaderError):
             line = self.text.count("\n", 0, error.position)
             said = f"not YAML: unprintable character {error.character:#x}"
-        raise UserError(f"{self._where(line)}: {short(said)}") from None
+        raise UserError(f"{self._where(line)}: {short(said)}{within}") from None
 
     def _plain(self, node: Any, place: str, line: int) -> Any:
         """The value of a node, which stands at `place` and whose key or dash is on `line`, counted from 0."""

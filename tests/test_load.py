@@ -176,7 +176,15 @@ def test_keys_are_text() -> None:
         ("# only words\n", "s.yaml: the file is empty"),
         (b"a: 1\nb: \xff\n", "s.yaml:2: expected UTF-8 text, got byte 0xff"),
         ("a: 1\n---\nb: 2\n", "s.yaml:2: expected one document, got a second"),
-        ("a: 1\nb: [1, 2\nc: 3\n", "s.yaml:3: not YAML: expected ',' or ']', but got ':'"),
+        (
+            "a: 1\nb: [1, 2\nc: 3\n",
+            "s.yaml:3: not YAML: expected ',' or ']', but got ':', while parsing a flow sequence that begins in line 2",
+        ),
+        (
+            'a: 1\nb: "c\nd: 3\n',
+            "s.yaml:4: not YAML: found unexpected end of stream, while scanning a quoted scalar that begins in line 2",
+        ),
+        ("b: 'c", "s.yaml:1: not YAML: found unexpected end of stream"),
         ("a: 1\n\tb: 2\n", "s.yaml:2: not YAML: found character '\\t' that cannot start any token"),
         ("a: 1\nb: \x00\n", "s.yaml:2: not YAML: unprintable character 0x0"),
         ("[" * 5000, "s.yaml: not YAML we can read: nested too deeply"),

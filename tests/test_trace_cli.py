@@ -119,6 +119,15 @@ def test_a_trace_by_hand() -> None:
     assert len(rows) == 5
 
 
+def test_a_trace_may_come_through_a_pipe() -> None:
+    command = [*PIMLOOM, "trace", "ddr4_3200", "-", "--json", "-"]
+    done = subprocess.run(command, input=TRACE, capture_output=True, text=True, check=True, env=ENVIRONMENT)
+    piped, read = json.loads(done.stdout), json.loads(call("trace", "ddr4_3200", "a.trc", "--json", "-").out)
+    for found in (piped, read):
+        del found["wall_s"], found["requests_per_s"]
+    assert piped == read
+
+
 def test_dramsim3_files_bring_their_controller_and_warn() -> None:
     done = call("trace", "a.ini", "a.trc", "--json", "-")
     assert done.code == 0

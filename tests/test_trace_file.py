@@ -1,6 +1,8 @@
 """Request traces are read right, in bounded memory, and what is wrong with one is said in a line."""
 
+import bz2
 import gzip
+import lzma
 import os
 import tracemalloc
 from pathlib import Path
@@ -109,6 +111,13 @@ def test_what_is_wrong_is_said_in_one_line(trace, text, end):
     assert complaint(trace(text + end), limit_bytes=16 * GIB) == BAD[text]
 
 
+def test_data_compressed_in_another_way_are_not_shown(tmp_path):
+    for pack in (lzma.compress, bz2.compress):
+        (tmp_path / "a.trc").write_bytes(pack(b"0x40 READ 1\n" * 99))
+        said = complaint(tmp_path / "a.trc")
+        assert said == f"1: expected {ANY}, got binary data, neither gzip nor zstd"
+
+
 def test_what_the_tools_accept_is_a_warning_once_with_a_count(trace):
     path = trace("ffffffff READ 5\n0x10 READ 4\n100000000 READ 4\n1ffffffff WRITE 3\n0 READ 9\n")
     said: list[str] = []
@@ -188,7 +197,7 @@ def test_damaged_data(trace, kind):
 
 def test_binary_junk_and_a_line_without_end_take_no_memory(trace):
     junk = trace(np.random.default_rng(1).integers(0, 256, 100_000, np.uint8).tobytes())
-    assert complaint(junk).startswith(f"1: expected {ANY}, got '")
+    assert complaint(junk) == f"1: expected {ANY}, got binary data, neither gzip nor zstd"
     start, long = f"1: a line has more than 4096 bytes, expected {ANY}, got '", b"0" * 10_000_000
     paths = [
         trace(long),

@@ -13,7 +13,11 @@ Memory = Annotated[
 ]
 File = Annotated[
     Path | None,
-    typer.Argument(metavar="TRACE", help="Lines `0xADDR READ|WRITE CYCLE` (hexadecimal) or `LD|ST 0xADDR`."),
+    typer.Argument(
+        metavar="TRACE",
+        help="Lines `0xADDR READ|WRITE CYCLE` (hexadecimal) or `LD|ST 0xADDR`; - is stdin.",
+        callback=lambda file: Path("/dev/stdin") if file == Path("-") else file,
+    ),
 ]
 Controller = Annotated[
     str | None,

@@ -116,7 +116,8 @@ def _complaint(data: bytes, state: np.ndarray, limits: np.ndarray) -> str:
     wrong, words = int(state[WRONG]), line.split()
     if wrong in (NO_REQUEST, LONG):
         long = f"a line has more than {LONGEST_LINE} bytes, " if wrong == LONG else ""
-        return f"{long}expected {EXPECTED[state[FORM]]}, got '{one_line(short(line))}'"
+        got = "binary data, neither gzip nor zstd" if "\ufffd" in line else f"'{one_line(short(line))}'"
+        return f"{long}expected {EXPECTED[state[FORM]]}, got {got}"
     address = words[0 if state[FORM] == DRAMSIM3 else 1]
     if wrong == TOO_FAR:
         limit = int(limits[LIMIT])
