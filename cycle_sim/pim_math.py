@@ -6,8 +6,9 @@ rounds to bfloat16 when it is read [design], since bfloat16 would lose a small p
 of two bfloat16 is exact, or below 2**-126 and zero.
 """
 
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -41,9 +42,13 @@ def mac_column(acc: ArrayLike, weights: ArrayLike, inputs: ArrayLike, accumulato
 
 def mac_columns(acc: ArrayLike, weights: ArrayLike, inputs: ArrayLike, accumulator: Accumulator = "float32") -> Array:
     """`mac_column` for one column after the other: acc[...], weights[..., n, 16], inputs[n, 16] (or broadcast)."""
-    acc = settle(np.asarray(acc, np.float32))
-    for column in np.moveaxis(column_sum(weights, inputs), -1, 0):
-        acc = _accumulate(acc, column, accumulator)
+    acc, weights, inputs = np.asarray(acc, np.float32), np.asarray(weights), np.asarray(inputs)
+    if plain := _plain(acc, weights, inputs):
+        columns = _tree(weights.astype(np.float32) * inputs.astype(np.float32))
+    else:
+        acc, columns = settle(acc), column_sum(weights, inputs)
+    for i in range(columns.shape[-1]):
+        acc = _accumulate(acc, columns[..., i], accumulator, plain)
     return acc
 
 
@@ -64,11 +69,37 @@ def read_result(acc: ArrayLike) -> Array:
     return to_bf16(acc)
 
 
-def _accumulate(acc: Array, column: Array, accumulator: Accumulator) -> Array:
+def _plain(acc: Array, weights: Array, inputs: Array) -> bool:
+    """Whether float32 as it is keeps the number rules: no factor is below 2**-50 but 0, and none above 2**50.
+
+    Products are then exact and, as acc, multiples of 2**-123; so are all sums: none is below 2**-126 but 0.
+    """
+    shaped = weights.shape[-1:] == inputs.shape[-1:] == (LANES,) and weights.dtype == inputs.dtype == ml_dtypes.bfloat16
+    return shaped and _within(weights, 50) and _within(inputs, 50) and _within(acc, 100)
+
+
+def _within(x: Array, powers: int) -> bool:
+    """Whether all that is not 0 has a size from 2**-powers to 2**powers."""
+    size: Any = np.atleast_1d(x).view(f"u{x.itemsize}") << 1  # without the sign, sizes are in the order of their bits
+    exponent = 8 * x.itemsize - 8  # its first bit
+    least, most = (127 - powers) << exponent, (127 + powers) << exponent
+    return bool(size.max(initial=0) <= most and (size - 1).min(initial=most) >= least - 1)  # 0 - 1 is the largest
+
+
+def _tree(x: Array) -> Array:
+    """`pairwise` of what is plain."""
+    while x.shape[-1] > 1:
+        x = x[..., 0::2] + x[..., 1::2]
+    return x[..., 0]
+
+
+def _accumulate(acc: Array, column: Array, accumulator: Accumulator, plain: bool = False) -> Array:
     if accumulator not in ("float32", "bf16"):
         raise ValueError(f"accumulator must be 'float32' or 'bf16', not {accumulator!r}")
-    total = add(acc, column)
-    return _widen(total) if accumulator == "bf16" else total
+    total: Array = acc + column if plain else add(acc, column)
+    if accumulator == "float32":
+        return total
+    return total.astype(ml_dtypes.bfloat16).astype(np.float32) if plain else _widen(total)
 
 
 def _widen(x: ArrayLike) -> Array:

@@ -6,11 +6,12 @@ from typing import Any, cast
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from pimloom.cycle_sim import pim_math as pim
+from pimloom.cycle_sim.asic_math import settle
 
 UNIT = Fraction(1, 2**24)
 TINY = Fraction(1, 2**126)
@@ -85,6 +86,38 @@ def test_gemv_runs_the_columns_in_order(n, accumulator):
         acc = pim.mac_column(acc, wide[0][:, column], wide[1][column], accumulator)
     assert (pim.gemv_bank(weights, inputs, accumulator) == acc).all()
     assert acc.dtype == np.float32
+
+
+def of_size(rng, power, shape):
+    """About 2**power, or 0."""
+    size = np.ldexp(rng.uniform(1, 2, size=shape), power + rng.integers(-3, 4, size=shape))
+    return size * rng.integers(-1, 2, size=shape)
+
+
+@given(
+    powers=st.tuples(st.integers(-131, 52), st.integers(-75, 52), st.integers(-128, 101)),
+    accumulator=st.sampled_from(["float32", "bf16"]),
+    seed=st.integers(0, 99),
+)
+@example((-85, -46, 0), "float32", 0)
+@example((-46, -85, 0), "bf16", 0)
+def test_columns_at_once_are_columns_one_by_one(powers, accumulator, seed):
+    """Also where no rule for small values is needed, and around where they begin to be."""
+    rng = np.random.default_rng(seed)
+    weights, inputs = (of_size(rng, power, (3, 8, 16)).astype(BF16) for power in powers[:2])
+    acc = settle((of_size(rng, powers[2], 3) * (1, 1, 0)).astype(np.float32))
+    together = pim.mac_columns(acc, weights, inputs, accumulator)
+    for i in range(8):
+        acc = pim.mac_column(acc, weights[:, i], inputs[:, i], accumulator)
+    assert (together.view(np.uint32) == acc.view(np.uint32)).all()
+
+
+def test_an_accumulator_that_nearly_cancels_a_column_vanishes():
+    weights, inputs = np.zeros((1, 16), BF16), np.zeros((1, 16), BF16)
+    weights[0, :2], inputs[0, :2] = [(1 + 2**-7) * 2**-50, (1 + 2**-6) * 2**-50], [(1 + 2**-7) * 2**-50, -(2**-50)]
+    acc = np.float32(-(1 + 2**-23) * 2**-114)  # the column is 2**-114
+    assert pim.mac_columns(acc, weights, inputs) == 0
+    assert pim.mac_columns(acc * 2, weights, inputs) == -(1 + 2**-22) * 2**-114
 
 
 @pytest.mark.parametrize("n", [16, 1024, 8192])

@@ -54,9 +54,12 @@ class Memory:
                 entries, entry = command["count"], 0
                 buffer = next(loads)[:, : entries * self.geo.lane].reshape(-1, 1, entries, self.geo.lane)
             elif command["cmd"] == multiply:
-                first, count = command["col"], command["count"]
-                columns = self.cells[:, :, command["row"], first + np.arange(count)]  # not a slice, which would be cut
-                acc = mac_columns(acc, columns, buffer[:, :, (entry + np.arange(count)) % entries])
+                first, count = int(command["col"]), int(command["count"])
+                if first + count > self.cells.shape[3]:
+                    raise IndexError(f"columns {first} to {first + count - 1} of a row of {self.cells.shape[3]}")
+                columns = self.cells[:, :, command["row"], first : first + count]
+                at = slice(entry, entry + count) if entry + count <= entries else (entry + np.arange(count)) % entries
+                acc = mac_columns(acc, columns, buffer[:, :, at])
                 entry = (entry + count) % entries
             elif command["cmd"] == read_out:
                 for _ in range(command["count"]):
