@@ -62,7 +62,7 @@ class RooflineDevice:
         first, last = self.outside(batch)
         every, spans, at = [*first, *(by_layer[layer] for layer in range(share.layers)), *last], list[Span](), 0
         for one in every:
-            spans += [span._replace(start_ps=span.start_ps + at, end_ps=span.end_ps + at) for span in one.spans]
+            spans += [Span(start + at, end + at, operator, resource) for start, end, operator, resource in one.spans]
             at += one.time_ps
         return Run(
             end_ps=at,

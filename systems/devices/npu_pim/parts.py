@@ -1,6 +1,7 @@
 """A layer's operators in the parts of which the stages of `mappers.interleave` are made, and what results call them."""
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple
 
@@ -63,7 +64,12 @@ def on_device(made: Sequence[Op]) -> Iterator[Op]:
 
 def title(op: Op) -> str:
     """What the results call it."""
-    name = op.name.rstrip(".0123456789")
+    return _title(op.name)
+
+
+@lru_cache(1 << 12)
+def _title(name: str) -> str:
+    name = name.rstrip(".0123456789")
     known = [said for end, said in TITLES.items() if name == end or name.endswith(f".{end}")]
     return known[0] if known else name.split(".", 1)[1].replace(".", "_")
 
