@@ -4,13 +4,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Generator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as in the command: workers and what they start share few cores
 
+import hypothesis.core
 import pytest
 from hypothesis import HealthCheck, settings
+from markupsafe import escape
 
 from pimloom.arch import inputs
 from pimloom.arch.cache import cache_folder
@@ -74,6 +76,7 @@ settings.register_profile(
 )
 settings.register_profile("explore", settings.get_profile("ci"), derandomize=False, max_examples=100_000)
 settings.load_profile("ci")
+hypothesis.core.deterministic_PRNG = nullcontext  # type: ignore[assignment, attr-defined] # no test draws from them
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
@@ -84,8 +87,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not item.path.name.startswith(LONG))
 
 
-@pytest.fixture(autouse=True)
-def _nothing_read() -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
     """A command of the test before has read files whose numbers are now those of others."""
     inputs.end()
 
@@ -102,6 +105,12 @@ def each_program_runs() -> Generator[None]:
     """For tests of how they run."""
     with kept_in(None):
         yield
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of numbers: figures that other tests draw are their labels."""
+    monkeypatch.setattr("pimloom.reports.figures.draw_svg", lambda label, draw, height_in: escape(label))
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ Nothing here reads a table of pimloom: commands, rules and timings are typed aga
 description. `run` gives the clocks until EOC is answered, and the channels with their commands.
 """
 
-from collections import Counter, defaultdict, deque
+from collections import Counter, deque
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -105,9 +105,6 @@ ROWS = (
 )  # fmt: skip
 
 
-CHANNEL = (("channel", 0),)
-
-
 @cache
 def waiting(timings, level, a):
     """What waits for a at a level, and how long."""
@@ -140,7 +137,11 @@ class Channel:
         self.t = t
         self.owed, self.next_due = 0, t["REFI"] if refresh else None
         self.open = [None] * BANKS
-        self.free: defaultdict[tuple[str, int], dict[str, int]] = defaultdict(dict)  # of a node: when each may come
+        channel: dict[str, int] = {}  # when each may come
+        groups = [dict[str, int]() for _ in range(BANKS // GROUP)]
+        self.nodes = [
+            (("channel", channel), ("group", groups[b // GROUP]), ("bank", dict[str, int]())) for b in range(BANKS)
+        ]
         self.aim: deque[Request] = deque()
         self.reads: list[Request] = []
         self.writes: list[Request] = []
@@ -167,7 +168,7 @@ class Channel:
     def needs(self, r):
         """The next command that the request needs."""
         if r.command in ALL_ROW:
-            if any(row is not None and row != r.row for row in self.open):
+            if self.open.count(None) + self.open.count(r.row) < BANKS:
                 return "PREA"
             return "ACT16" if None in self.open else r.command
         if r.command in ONE_ROW:
@@ -176,17 +177,16 @@ class Channel:
         return r.command
 
     def ready(self, command, bank, now):
-        for node in CHANNEL if command in ALL else (*CHANNEL, ("group", bank // GROUP), ("bank", bank)):
-            if now < self.free[node].get(command, 0):
+        for _, free in self.nodes[bank][:1] if command in ALL else self.nodes[bank]:
+            if now < free.get(command, 0):
                 return False
         return True
 
     def issue(self, command, bank, row, now):
         self.counts[command] += 1
         self.log.append((now, command, bank, row))
-        for node in CHANNEL if command in ALL else (*CHANNEL, ("group", bank // GROUP), ("bank", bank)):
-            free = self.free[node]
-            for later, clocks in waiting(self.timings, node[0], command).items():
+        for node, free in self.nodes[bank][:1] if command in ALL else self.nodes[bank]:
+            for later, clocks in waiting(self.timings, node, command).items():
                 free[later] = max(free.get(later, 0), now + clocks)
         if command == "ACT16":
             self.open = [row] * BANKS
@@ -211,7 +211,8 @@ class Channel:
                 self.pending_reads.popleft()
                 if first.blocking:
                     answered()
-        self.pending_writes = [end for end in self.pending_writes if end > now]
+        if self.pending_writes:
+            self.pending_writes = [end for end in self.pending_writes if end > now]
         if now == self.next_due:
             self.owed, self.next_due = self.owed + 1, now + self.t["REFI"]
         queue: Any = None
@@ -297,7 +298,7 @@ def run(lines, timings=None, channels=32, refresh=False):
     every = [Channel(t, refresh) for _ in range(channels)]
     left = deque(program_lines(lines))
     unsent: list[deque[Request]] = [deque() for _ in range(channels)]
-    stalled, afm, now = 0, 0, 0
+    stalled, afm, now, last = 0, 0, 0, 0
     end = False
 
     def answered():
@@ -309,8 +310,10 @@ def run(lines, timings=None, channels=32, refresh=False):
 
     while not end:
         now += 1
-        if now > max((c.log[-1][0] for c in every if c.log), default=0) + STILL:
-            return None, every
+        if now > last + STILL:
+            last = max((c.log[-1][0] for c in every if c.log), default=0)
+            if now > last + STILL:
+                return None, every
         if now > LONGEST:
             raise TimeoutError
         had = any(unsent)

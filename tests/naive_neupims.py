@@ -250,9 +250,10 @@ class Channel:
 
     def _hold(self, names, banks, until):
         for b in banks:
+            e = self.banks[b].earliest
             for name in names:
-                e = self.banks[b].earliest
-                e[name] = max(e.get(name, 0), until)
+                if e.get(name, 0) < until:
+                    e[name] = until
 
     def arm(self, c, bank, t, n=0):
         """Every rule of the two tables of section 3.1 that command c starts."""
@@ -369,7 +370,7 @@ class Channel:
                 return None
         for _ in range(1 if self.pim_mode else 32):
             self.rr = (self.rr + 1) % 32
-            if self.in_ref is not None and rank_of(self.rr) == self.in_ref:
+            if not self.queue[self.rr] or (self.in_ref is not None and rank_of(self.rr) == self.in_ref):
                 continue
             found = self.first_ready(self.rr, t)
             if found:

@@ -28,9 +28,13 @@ class Strict(np.ndarray):
         super().__setitem__(_checked(at), value)
 
 
+_INTEGERS = (int, np.integer)
+
+
 def _checked(at: Any) -> Any:
     for i in at if isinstance(at, tuple) else (at,):
-        assert not (isinstance(i, int | np.integer) and i < 0), f"index {i}"
+        if isinstance(i, _INTEGERS) and i < 0:
+            raise AssertionError(f"index {i}")
     return at
 
 

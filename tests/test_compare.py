@@ -159,6 +159,7 @@ def test_a_system_of_a_file_and_two_of_one_name(tmp_path):
         pimloom.compare([mine, "t4"], model="gpt2", generate=2)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_system_of_ones_own_beside_the_others(tmp_path):
     phone, card = (ROOT / f"examples/systems/{name}.yaml" for name in ("phone", "pim_card"))
     found = pimloom.compare([phone, card, "pim_gpt"], model="gpt2", prompt=6, generate=3, html=tmp_path)

@@ -22,7 +22,7 @@ from pimloom.rtl.flow.stimulus import draw_cases, shrink
 from tests.naive_history import History
 from tests.slow import parts
 from tests.streams import organization
-from tests.test_monitor import part_of
+from tests.test_monitor import earlier_is_illegal, part_of
 
 RANKS = (1, 2, 4)
 CASES = 100
@@ -132,16 +132,6 @@ def test_streams_of_all_parts_are_legal_and_tight_on_any_number_of_ranks(name):
         at_once = Engine(case.table).issue(case.streams, refresh=False)
         bound += earlier_is_illegal(case.table, expand(case.table, case.streams, *at_once[:3]))
     assert bound > 10 and refreshes > 3
-
-
-def earlier_is_illegal(table: Table, trace: np.ndarray) -> int:
-    """Commands that a rule bound: a clock earlier each of them breaks a rule."""
-    late, reach = np.flatnonzero(np.diff(trace["clock"]) > 1) + 1, int(table.rules.wait.max(initial=0))
-    for i in late:
-        early = trace[np.searchsorted(trace["clock"], trace["clock"][i] - reach) : i + 1].copy()  # what may bind it
-        early["clock"][-1] -= 1
-        assert any(v.at == len(early) - 1 and v.kind == "rule" for v in check_trace(table, early))
-    return len(late)
 
 
 def tall_hbm2(folder: Path) -> str:

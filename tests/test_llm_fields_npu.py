@@ -25,12 +25,12 @@ from tests.slow import slow
 
 SYSTEMS = ("neupims", "npu_pim", "npu_only", "gpu_a100")
 TINY = LlmSpec(
-    name="tiny", model_type="llama", num_hidden_layers=4, hidden_size=512, num_attention_heads=4,
+    name="tiny", model_type="llama", num_hidden_layers=4, hidden_size=256, num_attention_heads=4,
     num_key_value_heads=2, head_dim=128, intermediate_size=256, vocab_size=32000, max_position_embeddings=600,
     activation="silu", gated_ffn=True, norm="layernorm", attention_bias=True, ffn_bias=True, num_experts=4,
     num_experts_per_tok=2, sliding_window=400, tie_word_embeddings=False, parallel_attention=False,
 )  # fmt: skip
-WIDER = replace(TINY, intermediate_size=1024)  # of which a GPU needs a nanosecond for biases
+WIDER = replace(TINY, hidden_size=512, intermediate_size=1024)  # of which a GPU needs a nanosecond for biases
 CHANGED = {
     "name": "other", "model_type": "qwen2", "num_hidden_layers": 2, "hidden_size": 1024, "num_attention_heads": 8,
     "num_key_value_heads": 4, "head_dim": 256, "intermediate_size": 512, "vocab_size": 50000,
@@ -166,14 +166,14 @@ def test_a_growing_context_of_a_sweep_bends_at_the_window():
 @pytest.mark.parametrize(
     ("model_type", "attention", "ffn", "qkv", "projection", "two"),
     [
-        ("llama", True, True, 1024, 512, 2 * 256 + 512),
-        ("qwen2", True, True, 1024, 0, 2 * 256 + 512),
-        ("llama", False, True, 0, 0, 2 * 256 + 512),
-        ("llama", True, False, 1024, 512, 0),
+        ("llama", True, True, 1024, 256, 2 * 256 + 256),
+        ("qwen2", True, True, 1024, 0, 2 * 256 + 256),
+        ("llama", False, True, 0, 0, 2 * 256 + 256),
+        ("llama", True, False, 1024, 256, 0),
     ],
 )
 def test_biases_are_bytes(model_type, attention, ffn, qkv, projection, two):
-    """Q, K and V are 512 + 2 x 256 wide, the output 512, the gated FFN 2 x 256 and 512; Qwen2 has none behind PV."""
+    """Q, K and V are 512 + 2 x 256 wide, the output 256, the gated FFN 2 x 256 and 256; Qwen2 has none behind PV."""
     llm = replace(TINY, model_type=model_type, attention_bias=attention, ffn_bias=ffn, num_experts=1)
     llm = replace(llm, num_experts_per_tok=1)
     bare = replace(llm, attention_bias=False, ffn_bias=False)
@@ -183,7 +183,7 @@ def test_biases_are_bytes(model_type, attention, ffn, qkv, projection, two):
         if one.elements != other.elements
     }
     assert more == {
-        name: n for name, n in {"qkv": qkv, "projection": projection, "ffn1": 512, "ffn2": 512}.items()
+        name: n for name, n in {"qkv": qkv, "projection": projection, "ffn1": 512, "ffn2": 256}.items()
         if n and (two or not name.startswith("ffn"))
     }  # fmt: skip
     assert weight_bytes(llm, 1, 3, 16) - weight_bytes(bare, 1, 3, 16) == 2 * 3 * (qkv + projection + two)
@@ -194,7 +194,7 @@ def test_npus_load_biases():
     llm = replace(TINY, num_experts=1, num_experts_per_tok=1)
     bare = replace(llm, attention_bias=False, ffn_bias=False)
     some, none = served("npu_only", llm), served("npu_only", bare)
-    assert some["commands"]["RD"] - none["commands"]["RD"] == 2 * (1024 + 512 + 512 + 512) // 64
+    assert some["commands"]["RD"] - none["commands"]["RD"] == 2 * (1024 + 256 + 512 + 256) // 64
     first, second = (gemm_work(5, 300, 100, 128, 2, biased=biased).pad_bytes for biased in (True, False))
     assert first - second == 2 * (100 + 5 * 100)  # it arrives, and each of 5 rows reads it
 
@@ -215,7 +215,7 @@ def test_a_parallel_block_adds_once(system):
 def test_a_sum_of_three_moves_four_blocks():
     work = {p: list(layer_work(replace(TINY, parallel_attention=p), 1, (20, 20, 10))) for p in (False, True)}
     moved = {p: [w.elements for w in each if w.name == "residual"] for p, each in work.items()}
-    assert moved == {False: [3 * 3 * 512] * 2, True: [4 * 3 * 512]}
+    assert moved == {False: [3 * 3 * 256] * 2, True: [4 * 3 * 256]}
 
 
 def test_the_window_is_said(tmp_path):

@@ -145,7 +145,7 @@ def test_streaming_reaches_the_peak_less_refresh(name: str) -> None:
     assert part.cycles("tCCD_S") == part.cycles("nBL")  # bank groups in turn keep the pins busy
     assert 1 - part.cycles("tRFC") / part.cycles("tREFI") == pytest.approx(left, abs=5e-5)
     assert 0.965 <= share_of_peak(name, 200, refresh=False) <= 1
-    assert share_of_peak(name, 16_000 // part.organization.banks, refresh=True) == pytest.approx(reached, abs=0.01)
+    assert share_of_peak(name, 8_000 // part.organization.banks, refresh=True) == pytest.approx(reached, abs=0.01)
     assert reached >= 0.9 * left
 
 

@@ -493,6 +493,7 @@ def test_time_by_group() -> None:
     assert row["deviation"] == pytest.approx(100 * (1000 / ref.run("gpt2").us_per_token - 1), rel=1e-9)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_tables_of_the_chapters() -> None:
     first = {"model": "gpt2", "mj": 10.0, "w": 10.0, "v1": pytest.approx(V1_TOTAL), "activate": 2.0, "asic": 1.0}
     row = table_rows(sections.energy(GOOD).blocks, "Energy per token")[0]
@@ -506,6 +507,7 @@ def test_tables_of_the_chapters() -> None:
     assert row == {"baseline": "NVIDIA T4", "model": "gpt2", **shown}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_tables_of_sweeps_and_options() -> None:
     blocks = sections.sensitivity(GOOD).blocks
     row = table_rows(blocks, "Clock and channel sweeps")[0]
