@@ -1,7 +1,7 @@
 """Expressions of Verilog, as Yosys writes them: measured, cut to bits, written."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -79,45 +79,54 @@ Widths = Mapping[str, int]
 
 def parts_of(e: Expr) -> tuple[Expr, ...]:
     """The expressions right below."""
+    kind = type(e)
+    if kind is Ref or kind is Slice or kind is Const:  # most are
+        return ()
     match e:
-        case Index(_, at):
-            return (at,)
+        case Bin(_, a, b):
+            return a, b
         case Cat(parts):
             return parts
         case Un(_, a):
             return (a,)
-        case Bin(_, a, b):
-            return a, b
         case Cond(s, a, b):
             return s, a, b
+        case Index(_, at):
+            return (at,)
     return ()
 
 
 def rebuilt(e: Expr, parts: list[Expr]) -> Expr:
     """The expression with other parts, in the order of `parts_of`."""
+    if not parts:
+        return e
     match e:
+        case Bin(op, _, _):
+            return Bin(op, parts[0], parts[1])
         case Cat():
             return Cat(tuple(parts))
-        case Index():
-            return e._replace(at=parts[0])
-        case Un():
-            return e._replace(a=parts[0])
-        case Bin():
-            return e._replace(a=parts[0], b=parts[1])
+        case Un(op, _):
+            return Un(op, parts[0])
         case Cond():
             return Cond(*parts)
+        case Index():
+            return e._replace(at=parts[0])
     return e
 
 
-def leaves(e: Expr) -> Iterator[Expr]:
+def leaves(e: Expr) -> Sequence[Expr]:
     """Wires, bits of wires and constants in it; a computed place counts as one and by what is in it."""
-    if isinstance(e, Index):
-        yield e
     below = parts_of(e)
     if not below:
-        yield e
-    for part in below:
-        yield from leaves(part)
+        return (e,)
+    found, left = list[Expr](), [e]
+    while left:
+        e = left.pop()
+        below = parts_of(e)
+        if not below or isinstance(e, Index):
+            found.append(e)
+        left += below[::-1]
+    return found
 
 
 def width_of(e: Expr, widths: Widths) -> int:

@@ -62,17 +62,21 @@ def fold(m: Module) -> None:
 
 
 def _reads(m: Module) -> Counter[str]:
-    return Counter(named(leaf) for item in m.items for e in reads(item) for leaf in leaves(e))
+    return _names(m.items)
+
+
+def _names(items: list[Item]) -> Counter[str]:
+    """How often each name is read."""
+    return Counter([named(leaf) for item in items for e in reads(item) for leaf in leaves(e)])
 
 
 def _drop(m: Module) -> None:
     """Leave out assignments to wires that nobody reads, and wires that are nowhere."""
-    while True:
-        read = _reads(m)
-        kept = [item for item in m.items if not _unread(m, item, read)]
-        if len(kept) == len(m.items):
-            break
-        m.items = kept
+    read = _reads(m)
+    while gone := [item for item in m.items if _unread(m, item, read)]:
+        left_out = set(map(id, gone))
+        m.items = [item for item in m.items if id(item) not in left_out]
+        read = read - _names(gone)
     there = {named(to) for item in m.items for to in targets(item)} | set(read)
     there |= {item.name for item in m.items if not isinstance(item, (Assign, Process))}
     m.wires = {name: wire for name, wire in m.wires.items() if wire.way or wire.words or name in there}
@@ -113,7 +117,8 @@ def _with_whole(e: Expr, whole: dict[Expr, Expr]) -> Expr:
     """The expression with wires where all bits of them stood."""
     if isinstance(e, Slice):
         return whole.get(e, e)
-    return rebuilt(e, [_with_whole(part, whole) for part in parts_of(e)])
+    below = parts_of(e)
+    return rebuilt(e, [_with_whole(part, whole) for part in below]) if below else e
 
 
 def _fields(m: Module) -> None:

@@ -108,6 +108,7 @@ def rename(m: Module, names: dict[str, str]) -> None:
 
 def substitute(e: Expr, names: dict[str, str]) -> Expr:
     """The expression under other names."""
-    if isinstance(e, (Ref, Slice, Index)):
-        e = e._replace(name=names.get(e.name, e.name))
-    return rebuilt(e, [substitute(part, names) for part in parts_of(e)])
+    if isinstance(e, (Ref, Slice, Index)) and e.name in names:
+        e = e._replace(name=names[e.name])
+    below = parts_of(e)
+    return rebuilt(e, [substitute(part, names) for part in below]) if below else e
