@@ -25,6 +25,7 @@ from tests.reference_data import needed
 FAULT_TRACE = "5871b881b341c9526223c025eda3a9bd2f0f875cf8d53441688ccd953e11b80d"  # sha256
 ROOT = Path(__file__).resolve().parent.parent
 LONG = ("test_rtl_", "test_sweep_faults", "test_serving_report")  # first: no worker waits for another's long last test
+OBJECTS = ""
 
 if "PIMLOOM_CACHE" not in os.environ:
     own = ROOT / "build" / "cache"  # built simulators and finished proofs
@@ -34,12 +35,14 @@ if "PIMLOOM_CACHE" not in os.environ:
             (cache_folder() / name).mkdir(exist_ok=True)
             (own / name).symlink_to(cache_folder() / name)
     os.environ["PIMLOOM_CACHE"] = str(own)
-    objects = [sys.executable, "-S", "-E", str(ROOT / "tests" / "object_cache.py"), str(own / "objects")]
-    os.environ.setdefault("OBJCACHE", " ".join(objects))
+    OBJECTS = " ".join([sys.executable, "-S", "-E", str(ROOT / "tests" / "object_cache.py"), str(own / "objects")])
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Compile what a change to the kernels has made necessary; then none that is not listed."""
+    if OBJECTS:  # of the slow tests, some run a model for long
+        level = "-O0" if config.option.markexpr == "not slow" else "-"
+        os.environ.setdefault("OBJCACHE", f"{OBJECTS} {level}")
     if os.environ.get("PIMLOOM_KERNELS") == "python":
         return
     if not hasattr(config, "workerinput"):

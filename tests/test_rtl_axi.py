@@ -3,7 +3,6 @@
 
 import os
 import subprocess
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -19,12 +18,12 @@ from pimloom.rtl.flow.emit.beside import waivers
 from pimloom.rtl.flow.simulator.environment import environment
 from pimloom.rtl.flow.verify import verify
 from pimloom.rtl.formal.axi import Leaky, Overflowing
-from pimloom.rtl.verilog import to_verilog
+from tests.netlists import FEW_BANKS
+from tests.netlists import sequencer_axi as verilog
 from tests.simulators import needs
 from tests.slow import slow
 
 PART = "gddr6_pim_gpt"
-FEW_BANKS = (1, 2)  # for netlists that are soon made
 ONE = load_part(PART).value
 
 
@@ -140,12 +139,6 @@ def test_no_input_reaches_an_output_in_its_clock() -> None:
 
 def scripts_of(part: str, commands: int, seed: int = 1):
     return list(draw_scripts(load_part(part).value, FEW_BANKS, commands, seed, True))
-
-
-@cache
-def verilog(part: str) -> str:
-    """Of few banks: what is said of them holds of more."""
-    return to_verilog(SequencerAxi(often_refreshed(load_part(part).value, FEW_BANKS), SHALLOW), "sequencer_axi")
 
 
 def test_commands_issue_in_the_engines_clocks_and_broken_registers_are_found() -> None:

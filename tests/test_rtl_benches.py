@@ -25,13 +25,14 @@ from pimloom.rtl.flow.verify import BANKS, SCENES, STREAMS, WAIT_BITS
 from pimloom.rtl.flow.verify import mismatches as differing
 from pimloom.rtl.formal.axi import Restless
 from pimloom.rtl.verilog import to_verilog
+from tests import netlists
 from tests.command import call
+from tests.netlists import FEW_BANKS
 from tests.simulators import needs
 from tests.slow import slow
 
 PART = load_part("gddr6_pim_gpt").value
 CASES = list(draw_cases(PART, shrink(PART, *BANKS), STREAMS, 400, 3))
-FEW_BANKS = (1, 2)  # for netlists that are soon built
 
 
 def both(monkeypatch, run, other):
@@ -115,7 +116,7 @@ def test_the_hosts_log_is_that_of_cocotb(monkeypatch, other):
     """Refused and repeated commands, hosts that write ahead, stalls on all channels."""
     scripts = list(draw_scripts(PART, FEW_BANKS, 60, 4, True))
     block = SequencerAxi(scripts[0].case.table, axi.SHALLOW)
-    verilog = to_verilog(block, axi.TOP)
+    verilog = netlists.sequencer_axi("gddr6_pim_gpt")
 
     def run(simulator):
         axi.play(scripts, block, simulator, verilog=verilog)
@@ -135,7 +136,8 @@ def test_a_host_that_sees_a_breach_of_the_handshakes_says_so():
 
 
 def test_the_fast_bench_still_sees_what_is_wrong():
-    walks = cosim.walk(CASES, STREAMS, WAIT_BITS, most_ck=10_000).walks
+    verilog = netlists.sequencer("gddr6_pim_gpt")
+    walks = cosim.walk(CASES, STREAMS, WAIT_BITS, most_ck=10_000, verilog=verilog).walks
     assert [differing(case, w)[0] for case, w in zip(CASES, walks, strict=True)] == [0] * len(CASES)
     late = [w._replace(issue_ck=[clocks + 1 for clocks in w.issue_ck]) for w in walks]
     assert all(differing(case, w)[0] for case, w in zip(CASES, late, strict=True))

@@ -28,6 +28,8 @@ from tests.simulators import needs
 from tests.slow import slow
 
 PART = load_part("hbm2_neupims").value
+TWO_LAYERS = Toy(width=8, inner=16, layers=2, contexts=((5, 9), (12, 1)))
+ONE_LAYER = Toy(width=8, inner=16, contexts=((5,), (12,)))  # longer than a refresh interval
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -79,7 +81,7 @@ def test_a_vector_takes_a_pass_or_three():
 
 @pytest.fixture(scope="module")
 def ran():
-    case = flow.case_of(PART, Toy(layers=2), 1)
+    case = flow.case_of(PART, TWO_LAYERS, 1)
     return case, flow.run_model(case)[0]
 
 
@@ -107,7 +109,7 @@ def test_memory_and_pim_work_side_by_side(ran):
 
 
 def of_one_layer(part):
-    return flow.run_model(flow.case_of(part, Toy(contexts=((5,), (12,))), 1))[0]
+    return flow.run_model(flow.case_of(part, ONE_LAYER, 1))[0]
 
 
 @pytest.fixture(scope="module")

@@ -76,7 +76,7 @@ class Mac(Component):
     """Multiply and accumulate."""
 
     def __init__(self) -> None:
-        super().__init__({"a": In(16), "b": In(16), "acc": Out(32)})
+        super().__init__({"a": In(10), "b": In(10), "acc": Out(20)})
 
     def elaborate(self, platform):
         m = Module()
@@ -85,14 +85,14 @@ class Mac(Component):
 
 
 class Ram(Component):
-    """A memory of 1024 words, and a ROM of 16."""
+    """A memory of 256 words, and a ROM of 16."""
 
     def __init__(self) -> None:
-        super().__init__({"at": In(10), "d": In(16), "write": In(1), "q": Out(16), "constant": Out(8)})
+        super().__init__({"at": In(8), "d": In(16), "write": In(1), "q": Out(16), "constant": Out(8)})
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.ram = ram = Memory(shape=16, depth=1024, init=[])
+        m.submodules.ram = ram = Memory(shape=16, depth=256, init=[])
         m.submodules.rom = rom = Memory(shape=8, depth=16, init=[(37 * i * i) % 256 for i in range(16)])
         read, write, look = ram.read_port(), ram.write_port(), rom.read_port(domain="comb")
         m.d.comb += [read.addr.eq(self.at), write.addr.eq(self.at), look.addr.eq(self.at[:4])]
@@ -107,7 +107,7 @@ class Pairs(Component):
     alone = False
 
     def __init__(self) -> None:
-        super().__init__({"a": In(16), "b": In(16), "acc": Out(32), "other": Out(32), "o": Out(4)})
+        super().__init__({"a": In(10), "b": In(10), "acc": Out(20), "other": Out(20), "o": Out(4)})
 
     def elaborate(self, platform):
         m = Module()
@@ -224,7 +224,7 @@ def test_counts_that_a_hand_can_check(made: Made, on_cells: Cells) -> None:
 @needs_library
 def test_memories_stay_outside_and_roms_are_logic(on_cells: Cells) -> None:
     ram = on_cells.by_name["Ram"]
-    assert (ram["memory_bits"], ram["flip_flops"]) == (1024 * 16, 0)
+    assert (ram["memory_bits"], ram["flip_flops"]) == (256 * 16, 0)
     assert 8 <= ram["cells"] < 100 and ram["path_ps"]
 
 
@@ -234,7 +234,7 @@ def test_memories_stay_outside_and_roms_are_logic(on_cells: Cells) -> None:
 def test_a_memory_is_a_block_of_the_fpga(monkeypatch: pytest.MonkeyPatch, room: int) -> None:
     monkeypatch.setattr(counted, "ROOM", counted.ROOM | {"bram": room})
     ram = run("Ram")["Ram"]
-    assert (ram.memory_bits, ram.flip_flops, ram.bram) == (1024 * 16, 0, 1)
+    assert (ram.memory_bits, ram.flip_flops, ram.bram) == (256 * 16, 0, 1)
     assert (ram.fmax_mhz is None) == (room == 0)
 
 
@@ -275,9 +275,9 @@ def test_by_module_each_is_done_once_times_its_instances(
     own = on_cells.by_name["Gates"] if name == "Pairs" else none
     (pairs,) = synthesize({name: TINY[name]}, PART, "gddr6_pim_gpt", note=told.append, by_module=True)
     assert pairs.method == "by module"
-    assert (pairs.cells, pairs.flip_flops) == (2 * mac["cells"] + own["cells"], 64)
+    assert (pairs.cells, pairs.flip_flops) == (2 * mac["cells"] + own["cells"], 40)
     assert pairs.area_um2 == 2 * mac["area_um2"] + own["area_um2"]
-    assert pairs.path_ps == mac["path_ps"] and (pairs.dsp, pairs.ff) == (2, 64)
+    assert pairs.path_ps == mac["path_ps"] and (pairs.dsp, pairs.ff) == (2, 40)
     assert pairs.fmax_mhz is None if room == 0 else pairs.fmax_mhz and 50 < pairs.fmax_mhz < 1000
     assert len(told) == 2 and len(list((fresh / "synth").glob("piece-*"))) == 4  # of each tool: the pair, and the Mac
     assert synthesize({name: TINY[name]}, PART, "gddr6_pim_gpt", by_module=True) == [pairs]

@@ -8,6 +8,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from random import Random
 
@@ -196,14 +197,23 @@ NAMES = {
 }
 
 
-def typed(text: str, names: frozenset[str]) -> Iterator[tuple[int, str]]:
-    """Where a program names a command: identifiers, and strings of nothing else. Sentences may."""
-    for node in ast.walk(ast.parse(text)) if names.intersection(re.findall(r"\w+", text)) else ():
+@cache
+def phrases(text: str) -> list[tuple[int, list[str]]]:
+    """Words of each identifier and each string of a program."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
         said = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
         words = re.findall(r"\w+", said)
         words += [word for field in ("id", "attr", "arg") if isinstance(word := getattr(node, field, None), str)]
-        if words and names.issuperset(words):
-            yield getattr(node, "lineno", 0), " ".join(words)
+        found += [(getattr(node, "lineno", 0), words)] if words else []
+    return found
+
+
+def typed(text: str, names: frozenset[str]) -> Iterator[tuple[int, str]]:
+    """Where a program names a command: identifiers, and strings of nothing else. Sentences may."""
+    for line, words in phrases(text) if names.intersection(re.findall(r"\w+", text)) else ():
+        if names.issuperset(words):
+            yield line, " ".join(words)
 
 
 @pytest.mark.parametrize("folder", NAMES)
