@@ -81,7 +81,7 @@ def build(
         open=np.zeros(1, np.int64),
         answer=np.zeros((answers or ports * requests, f.N_ANSWER), np.int64),
         seen=np.zeros(READ_PLACES, np.int16),
-        alike=np.zeros(2 * WRITE_PLACES, np.int64),
+        alike=np.zeros(2 * WRITE_PLACES, np.int16),
         queued=np.full((ROW_PLACES, f.N_QUEUED), -1, np.int32),
         command=np.zeros((log if logging else 2, 4), np.int64),
         tally=np.zeros(len(f.COMMANDS), np.int64),

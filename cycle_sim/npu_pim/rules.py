@@ -7,7 +7,6 @@ import numpy as np
 
 from pimloom.arch.table import Table
 from pimloom.cycle_sim.dram.kernels.device import (
-    COLUMNS,
     COUNTS,
     DEPTH,
     FIELDS,
@@ -33,10 +32,11 @@ def device_of(table: Table, names: Sequence[str]) -> f.Device:
     records = [tuple(record) for record in arrays["rule"].reshape(-1, FIELDS).tolist()]
     each = [list(one_by_one(plainer(records[a:b]), shape)) for a, b in pairwise(arrays["first_rule"].tolist())]
     path = np.zeros((len(arrays["path"]), f.PATH_PLACES), np.uint32)
-    path[:, : len(shape.sizes)] = arrays["path"] * COLUMNS
+    path[:, : len(shape.sizes)] = arrays["path"] * f.NODE_PLACES
     ordered, first = _counting_last(each)
     rule = np.array([rule[:FIELDS] for rule in ordered] or [(0,) * FIELDS], np.int64)
-    return f.Device(path, arrays["bound"], _places(ordered, arrays["path"], shape), rule.ravel(), first, arrays["ring"])
+    bound, place = np.zeros(shape.nodes * f.NODE_PLACES, np.int64), _places(ordered, arrays["path"], shape)
+    return f.Device(path, bound, place, rule.ravel(), first, arrays["ring"])
 
 
 def _places(rules: Sequence[Rule], path: np.ndarray, shape: Shape) -> np.ndarray:
@@ -46,7 +46,7 @@ def _places(rules: Sequence[Rule], path: np.ndarray, shape: Shape) -> np.ndarray
         node = path[:, rule[DEPTH]]
         for _ in range(rule[AWAY]):
             node = following[node]
-        found[i, : len(path)] = node * COLUMNS + rule[NEXT]
+        found[i, : len(path)] = node * f.NODE_PLACES + rule[NEXT]
     return found
 
 

@@ -10,6 +10,7 @@ from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.lowest import lowest
 from pimloom.cycle_sim.npu_pim.kernels.masks import free_from
 from pimloom.cycle_sim.npu_pim.kernels.prefetch import prefetch
+from pimloom.cycle_sim.npu_pim.kernels.seldom import seldom
 
 ROW_PLACES = 2048  # of chains of queued requests by bank, row and kind
 
@@ -41,7 +42,7 @@ def _first_for(ch, i, b, row, place):
     """The same of the chain at a place in `queued`."""
     if ch.queued[place, 2] == _tag(b, row):
         return i  # without a look at it: it may be far in memory
-    while i >= 0 and (ch.request[i, f.ROW] != row or ch.request[i, f.BANK] != b):
+    while i >= 0 and seldom(ch.request[i, f.ROW] != row or ch.request[i, f.BANK] != b):
         i = ch.request[i, f.NEXT_ALIKE]
     return i
 
@@ -79,7 +80,7 @@ def _link(ch, i, b, row, kind):
     if alike[1] < 0:
         alike[0], alike[2] = i, tag
     else:
-        if alike[2] != tag:
+        if seldom(alike[2] != tag):
             alike[2] = f.MIXED
         request[alike[1], f.NEXT_ALIKE] = i
     alike[1] = i
@@ -89,11 +90,19 @@ def _link(ch, i, b, row, kind):
 def _unlink(ch, i):
     """Request i leaves its chain."""
     request, alike = ch.request, ch.queued[ch.request[i, f.ALIKE]]
-    after, before = request[i, f.NEXT_ALIKE], request[i, f.BEFORE_ALIKE]
-    if before < 0:
-        alike[0] = after
-    else:
-        request[before, f.NEXT_ALIKE] = after
+    after = request[i, f.NEXT_ALIKE]
+    if seldom(alike[0] != i):
+        _unlink_behind(request, alike, request[i, f.BEFORE_ALIKE], after)
+        return
+    alike[0] = after  # which still says that it comes behind i: so nothing far in memory is written
+    if after < 0:
+        alike[1] = -1
+
+
+@bare
+def _unlink_behind(request, alike, before, after):
+    """The request between two of a chain leaves it; after: -1, if it was the last."""
+    request[before, f.NEXT_ALIKE] = after
     if after < 0:
         alike[1] = before
     else:
@@ -114,7 +123,7 @@ def append(ch, i, b, row, kind):
         request[bank[f.FINAL], f.NEXT] = i
     bank[f.FINAL] = i
     bank[f.ENTRIES] += 1
-    if bank[f.ENTRIES] >= ch.policy[f.QUEUE_MAX]:
+    if seldom(bank[f.ENTRIES] >= ch.policy[f.QUEUE_MAX]):
         g[f.FULL] |= 1 << b
     g[f.QUEUED] += 1
     if row == bank[f.MEM]:
@@ -154,12 +163,12 @@ def take(ch, i, b, kind):
     if bank[f.RUN] == i:
         bank[f.RUN] = before if before >= 0 else after
     bank[f.ENTRIES] -= 1
-    if bank[f.ENTRIES] == ch.policy[f.QUEUE_MAX] - 1:
+    if seldom(bank[f.ENTRIES] == ch.policy[f.QUEUE_MAX] - 1):
         g[f.FULL] &= ~(1 << b)
         if bank[f.LISTED] > 0:
             g[f.STILL], g[f.SETTLED] = -1, 0
     g[f.QUEUED] -= 1
-    if g[f.QUEUED] == 0:
+    if seldom(g[f.QUEUED] == 0):
         g[f.SETTLED] = 0  # writes may go
     if after_hit < 0 or other_first:
         remark(ch, b)

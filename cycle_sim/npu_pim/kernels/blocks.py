@@ -9,6 +9,7 @@ from pimloom.cycle_sim.npu_pim.kernels import core as k
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels import hash_set
 from pimloom.cycle_sim.npu_pim.kernels.clocks import PASSAGE, clock_after, steps_before
+from pimloom.cycle_sim.npu_pim.kernels.seldom import seldom
 from pimloom.cycle_sim.npu_pim.kernels.words import word_of
 
 
@@ -152,14 +153,14 @@ def send(chs, c, to, word, more):
     `arrives`, group. Returns whether it fits."""
     port, when, soonest, group = to
     order, ends, size = chs.order[c, port], chs.port[c, port], chs.order.shape[2] - f.BEYOND + 1
-    if ends[f.OFFERED] == ends[f.LAST_ONE]:  # empty: what was used last is near in memory
+    if seldom(ends[f.OFFERED] == ends[f.LAST_ONE]):  # empty: what was used last is near in memory
         ends[f.OFFERED] = ends[f.LAST_ONE] = ends[f.PASSED] = 0
     at = ends[f.LAST_ONE]
-    if at - ends[f.OFFERED] >= size:
+    if seldom(at - ends[f.OFFERED] >= size):
         return False
     ends[f.LAST_ONE] = at + 1
     first = ends[f.PASSED if chs.state[0, f.PATH] else f.OFFERED]
-    while at > first and order[(at - 1) & (size - 1), f.WHEN] > when:
+    while seldom(at > first and order[(at - 1) & (size - 1), f.WHEN] > when):
         for x in range(f.N_ORDER):
             order[at & (size - 1), x] = order[(at - 1) & (size - 1), x]
         at -= 1

@@ -8,6 +8,7 @@ before a clock that should come after it.
 from pimloom.cycle_sim.compiled.kernel import bare
 from pimloom.cycle_sim.dram.kernels.device import FAR
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
+from pimloom.cycle_sim.npu_pim.kernels.seldom import seldom
 
 AT, AHEAD = range(2)  # drift[1 + i]: from this clock on, so many steps more have been than should; drift[0]: how many i
 # sums[…]: time of the clock COUNT[0] and of the step COUNT[1], and the two periods [us]
@@ -53,7 +54,7 @@ def steps_before(drift, steps, t):
 def steps_at(ch, t):
     """(first, end) of the steps before clock t that are not before the clock before it."""
     g, drift, steps = ch.state, ch.drift, ch.policy[f.PATH]
-    if t < g[f.STEADY] and drift[0, 0] == g[f.DRIFTS]:
+    if not seldom(t >= g[f.STEADY] or drift[0, 0] != g[f.DRIFTS]):
         end = steps * t + g[f.AHEAD_BY]
         return end - steps, end
     i = _entry_at(drift, t)
@@ -67,7 +68,7 @@ def steps_at(ch, t):
 def clock_soon(ch, step, t):
     """`clock_after`, quicker where `steps_at` has told of a clock not after t and the steps stay as they are."""
     g, steps = ch.state, ch.policy[f.PATH]
-    if t + NEAR >= g[f.STEADY] or step >= steps * (t + NEAR) + g[f.AHEAD_BY]:
+    if seldom(t + NEAR >= g[f.STEADY] or step >= steps * (t + NEAR) + g[f.AHEAD_BY]):
         return clock_after(ch.drift, steps, step, t)
     while steps * t + g[f.AHEAD_BY] <= step:
         t += 1

@@ -7,6 +7,7 @@ from pimloom.cycle_sim.npu_pim.kernels.banks import dots_wait, free_close, next_
 from pimloom.cycle_sim.npu_pim.kernels.fields import ACT, PIM_PRE, PRE, RD, WR
 from pimloom.cycle_sim.npu_pim.kernels.lowest import lowest
 from pimloom.cycle_sim.npu_pim.kernels.masks import free_from, is_free, is_free_inside, rank_mask, ranks_free
+from pimloom.cycle_sim.npu_pim.kernels.seldom import seldom
 
 
 @bare
@@ -16,14 +17,14 @@ def choose(ch, t):
     A column command comes with its request, ACT with its row.
     """
     g = ch.state
-    if t >= g[f.ALARM]:
+    if seldom(t >= g[f.ALARM]):
         wake_due(ch, t)
     reads = g[f.READING] & ranks_free(ch, RD, t) if g[f.READING] else 0
     writes = g[f.WRITING] & ranks_free(ch, WR, t) if g[f.WRITING] else 0
     found = (g[f.OPENING] & ~g[f.ASLEEP]) | g[f.MISSING] | reads | writes
     if found == 0 and g[f.BLOCKED] == 0:
         return -1, 0, 0
-    if g[f.IN_REFRESH] >= 0:
+    if seldom(g[f.IN_REFRESH] >= 0):
         found &= ~rank_mask(ch, g[f.IN_REFRESH])
     k = g[f.POINTER] + 1 if g[f.POINTER] + 1 < ch.bank.shape[0] else 0
     if g[f.BLOCKED]:  # it is the turn of one bank
@@ -31,7 +32,7 @@ def choose(ch, t):
     rest = found >> k << k  # those from the one whose turn it is, then the others
     found ^= rest
     while rest or found:
-        if rest == 0:
+        if seldom(rest == 0):
             rest, found = found, 0
         b = lowest(rest)
         rest &= rest - 1
@@ -49,7 +50,7 @@ def _first_ready(ch, b, t, reads, writes):
     """(command, request or row) of the first request in the queue of bank b that can go on at clock t. reads, writes:
     whether one waits for the open row that no rule of channel or rank binds."""
     g, bank = ch.state, ch.bank[b]
-    if g[f.COPYING] and b == g[f.COPY_BANK]:
+    if seldom(g[f.COPYING] > 0 and b == g[f.COPY_BANK]):
         return -1, 0
     if bank[f.MEM] < 0:
         return _open(ch, b, t)
@@ -71,7 +72,7 @@ def _hit(ch, b, t, reads, writes):
     bank, request = ch.bank[b], ch.request
     r = bank[f.READ_HIT] if reads and is_free_inside(ch, RD, b, t) else -1
     w = bank[f.WRITE_HIT] if writes and is_free_inside(ch, WR, b, t) else -1
-    if w >= 0:
+    if seldom(w >= 0):
         w = _free_write(ch, b, w)
     if r >= 0 and (w < 0 or request[r, f.TURN] < request[w, f.TURN]):
         return RD, r

@@ -31,6 +31,7 @@ from pimloom.cycle_sim.npu_pim.kernels.requests import (
 )  # fmt: skip
 from pimloom.cycle_sim.npu_pim.kernels.row import opened
 from pimloom.cycle_sim.npu_pim.kernels.rules import arm
+from pimloom.cycle_sim.npu_pim.kernels.seldom import seldom
 
 DONE, STUCK, FLUSH = range(3)  # what `run` returns
 
@@ -44,14 +45,14 @@ def run(ch, until):
     _fits(ch)
     g = ch.state
     while g[f.NOW] < until:
-        if g[f.N_COMMANDS] >= ch.command.shape[0]:
+        if seldom(g[f.N_COMMANDS] >= ch.command.shape[0]):
             return FLUSH
         t = g[f.NOW]
         g[f.ACTED] = 0
         if not _tick(ch, t):
             return STUCK
         g[f.NOW] = t + 1
-        if not g[f.ACTED]:
+        if seldom(g[f.ACTED] == 0):
             after = _next_event(ch, t)
             if after == FAR:
                 if until == FAR:
@@ -88,7 +89,7 @@ def _fits(ch):
 def _tick(ch, t):
     """One clock; returns whether the channel can go on."""
     g = ch.state
-    if g[f.REMAIN] > 0 and ch.policy[f.EXACT_SLACK]:
+    if seldom(g[f.REMAIN] > 0) and ch.policy[f.EXACT_SLACK]:
         g[f.REMAIN], g[f.AGED] = max(g[f.REMAIN] - (t - g[f.AGED]), 0), t
     step = t
     if ch.policy[f.PATH]:
@@ -100,11 +101,11 @@ def _tick(ch, t):
         if t >= g[f.OFFER_AT]:
             offer(ch, t)
     hand_over(ch, t, step)
-    if t >= g[f.NEXT_REFRESH]:
+    if seldom(t >= g[f.NEXT_REFRESH]):
         g[f.DUE] += 1
         g[f.NEXT_REFRESH] += ch.policy[f.REFRESH_CK]
     c, b, what = -1, 0, 0
-    if g[f.DUE]:
+    if seldom(g[f.DUE] > 0):
         g[f.IN_REFRESH] = g[f.NEXT_RANK]
         c, b = refresh_command(ch, g[f.NEXT_RANK], t)
         if c == f.REFAB:
@@ -114,7 +115,7 @@ def _tick(ch, t):
             reserve(ch, -1)
     if c < 0:
         c, b, what = _select(ch, t)
-        if c == WAIT:
+        if seldom(c == WAIT):
             return False
     if c >= 0:
         _issue(ch, t, c, b, what)
@@ -196,7 +197,7 @@ def _issue(ch, t, c, b, what):
     elif c != f.REFAB:
         _issue_dot(ch, t, c, b, what)
         free(ch, what)
-    if p[f.LOGGING]:
+    if seldom(p[f.LOGGING] != 0):
         n = g[f.N_COMMANDS]
         ch.command[n, 0], ch.command[n, 1], ch.command[n, 2] = t, c, b
         ch.command[n, 3] = what if c == f.ACT or c == f.G_ACT else ch.bank[b, f.MEM]

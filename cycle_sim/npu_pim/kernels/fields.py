@@ -19,8 +19,10 @@ SEEN, ALIKE = COUNT, COMPS  # request[i], of a read or write instead: its places
 CHANNEL, N_DOT = 9, 10  # dot[i]: its channel, too
 # request[i]: next and previous one in its command queue; next one that ends with the same access, and the last of
 # these; turn in the queue; next and previous one in its chain, see `queued`
+# (of the first one this is not kept)
 NEXT, BEFORE, TWIN, LAST_TWIN, TURN, NEXT_ALIKE, BEFORE_ALIKE = range(9, 16)
 N_REQUEST = 16  # 64 bytes
+NODE_PLACES = 16  # bound: of a node, one for each command; a power of two
 PATH_PLACES = 8  # path[b]: of the nodes that hold a bank, those of no depth left at 0
 # order[p, k]: a read or write (see `word_of`) or, negative, -1 - its place in dot; first clock, or with PATH first step
 # of the interconnect; group; as many more reads or writes follow, of the next columns
@@ -87,7 +89,8 @@ N_ROW = (-(-(BANK_AT + MOST_BANKS * N_BANK) // 8) | 1) * 8  # an odd number of l
 
 
 class Device(NamedTuple):
-    """Rules between commands: bound, rule and ring as in `cycle_sim.dram.kernels.device`, first_rule as in `rules`.
+    """Rules between commands: rule and ring as in `cycle_sim.dram.kernels.device`, so bound with NODE_PLACES a node;
+    first_rule as in `rules`.
     path[b, depth]: where the node that holds bank b begins in `bound`; place[i, b]: place there that rule i binds when
     its command issues to bank b."""
 

@@ -1,7 +1,6 @@
 """Masks of banks, a bit each."""
 
 from pimloom.cycle_sim.compiled.kernel import bare
-from pimloom.cycle_sim.dram.kernels.device import COLUMNS
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
 
 ONES = (1 << 32) - 1
@@ -68,7 +67,7 @@ def ranks_free(ch, c, t):
     if ranks == 1:
         return mask
     while n <= ranks:
-        if bound[n * COLUMNS + c] <= t:
+        if bound[n * f.NODE_PLACES + c] <= t:
             free |= mask
         mask <<= each
         n += 1

@@ -11,6 +11,7 @@ from pimloom.cycle_sim.npu_pim.kernels import fields as f
 from pimloom.cycle_sim.npu_pim.kernels.clocks import clock_after, steps_at
 from pimloom.cycle_sim.npu_pim.kernels.lowest import lowest
 from pimloom.cycle_sim.npu_pim.kernels.requests import accept, is_held_up, list_is_full
+from pimloom.cycle_sim.npu_pim.kernels.seldom import seldom
 from pimloom.cycle_sim.npu_pim.kernels.words import next_word
 
 LACKS_PLACE, NOT_YET, LATER, ENTERED = range(4)
@@ -101,7 +102,7 @@ def _offered(ch, p, t, step, end):
 def _enters(ch, p, sent, t):
     """The controller takes the next request of a port."""
     accept(ch, sent[f.WORD], sent[f.OF], t)
-    if sent[f.MORE]:
+    if seldom(sent[f.MORE] > 0):
         sent[f.MORE] -= 1
         sent[f.WORD] = next_word(sent[f.WORD], ch.policy[f.COLUMNS], ch.bank.shape[0])
     else:

@@ -8,6 +8,7 @@ from pimloom.cycle_sim.npu_pim.kernels.banks import append, dots_wait, first_que
 from pimloom.cycle_sim.npu_pim.kernels.clocks import PASSAGE, clock_soon
 from pimloom.cycle_sim.npu_pim.kernels.fields import GWRITE, HEADER, PIMS, QUICK, RD, READS, WR, WRITES
 from pimloom.cycle_sim.npu_pim.kernels.lowest import lowest
+from pimloom.cycle_sim.npu_pim.kernels.seldom import seldom
 from pimloom.cycle_sim.npu_pim.kernels.words import column_at, key_at
 
 DRAINS_FROM = 2  # PIM commands in their queue, with which writes drain before more of them
@@ -52,7 +53,7 @@ def _reads_alike(key):
 @bare
 def _is_written(ch, key):
     """Whether a write of a key waits, in the list or in a command queue."""
-    return ch.alike[_writes_alike(key)] > 0 and (_same(ch, WRITES, key) >= 0 or _queued(ch, key, WR) >= 0)
+    return seldom(ch.alike[_writes_alike(key)] > 0) and (_same(ch, WRITES, key) >= 0 or _queued(ch, key, WR) >= 0)
 
 
 @bare
@@ -78,7 +79,7 @@ def _same(ch, which, key):
 @bare
 def _read(ch, key):
     """The waiting read of a key, in the list or in a command queue; -1: none."""
-    if ch.seen[_reads_alike(key)] == 0:
+    if not seldom(ch.seen[_reads_alike(key)] != 0):
         return -1
     listed = _listed_read(ch, key)
     return listed if listed >= 0 else _queued(ch, key, RD)
@@ -115,14 +116,14 @@ def accept(ch, word, group, t):
     g[f.SPARES] -= 1
     i = ch.spare[g[f.SPARES]]
     ch.request[i, f.GROUP] = group
-    if word < 0:
+    if seldom(word < 0):
         _accept_dot(ch, i, -1 - word)
         return
     key, writes = word >> 1, word & 1
     g[f.HELD] += 1
-    if writes:
+    if seldom(writes != 0):
         respond(ch, QUICK, group, t + 1)
-    if _is_written(ch, key):
+    if seldom(_is_written(ch, key)):
         if not writes:
             respond(ch, QUICK, group, t + 1)
         free(ch, i)
@@ -170,7 +171,7 @@ def _enlist(ch, own, i, key, to):
 @bare
 def respond(ch, line, group, t):
     """A request of a group is done at clock t."""
-    if ch.tail[line] >= NEAR:
+    if seldom(ch.tail[line] >= NEAR):
         _come_nearer(ch, line)
     place = ch.tail[line] & (ch.line.shape[1] - 1)
     ch.line[line, place, 0], ch.line[line, place, 1] = t, group
@@ -276,7 +277,7 @@ def next_response(ch):
 def _queue_full(ch, own, bank, blocked):
     """Whether the command queue of a request in a list has no room for it."""
     g, p = ch.state, ch.policy
-    if own == PIMS or (p[f.SINGLE] and bank < 0):
+    if seldom(own == PIMS or (p[f.SINGLE] != 0 and bank < 0)):
         return g[f.DOTS_END] - g[f.DOTS_FIRST] >= p[f.DOTS_MAX]
     return g[f.FULL] >> bank & 1 != 0 or blocked
 
@@ -297,14 +298,14 @@ def move(ch):
     g[f.STILL], g[f.BLOCKED_TO] = own, k
     entry = ch.list[own, (ch.first[own] + k) & (ch.list.shape[1] - 1)]
     i, to, row = entry[f.SLOT], entry[f.TO], column_at(entry[f.KEY])[1]  # before `_drop` moves others there
-    if own == WRITES:
+    if seldom(own == WRITES):
         if _write_waits(ch, i):
             return g[f.LOCK] >= 0 or drained != 0
         g[f.DRAIN] -= 1
     _drop(ch, own, k)
     if g[f.LOCK] == i:
         g[f.LOCK] = -1
-    if to < 0:  # a PIM command
+    if seldom(to < 0):  # a PIM command
         ch.dots[g[f.DOTS_END] & (ch.dots.shape[0] - 1)] = i
         g[f.DOTS_END] += 1
         g[f.TILES] += ch.request[i, f.LAST]
@@ -342,9 +343,9 @@ def _drains(ch):
 @bare
 def _list_to_move(ch):
     g, length = ch.state, ch.length
-    if g[f.LOCK] >= 0:
+    if seldom(g[f.LOCK] >= 0):
         return READS
-    if length[PIMS]:
+    if seldom(length[PIMS] > 0):
         few = g[f.DOTS_END] - g[f.DOTS_FIRST] < DRAINS_FROM or tile_missing(ch)
         if g[f.DRAIN] > 0 and not few:
             return WRITES

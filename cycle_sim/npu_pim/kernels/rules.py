@@ -3,7 +3,8 @@ is known for each bank.
 """
 
 from pimloom.cycle_sim.compiled.kernel import bare
-from pimloom.cycle_sim.dram.kernels.device import COLUMNS, DEPTH, FIELDS, NEXT_IN, PUSH, RING, WAIT, WINDOW
+from pimloom.cycle_sim.dram.kernels.device import DEPTH, FIELDS, NEXT_IN, PUSH, RING, WAIT, WINDOW
+from pimloom.cycle_sim.npu_pim.kernels.fields import NODE_PLACES
 
 
 @bare
@@ -19,7 +20,7 @@ def arm(dev, c, bank, at):
         i += 1
     while i < end:
         r = i * FIELDS
-        counted = _counted(dev, r, dev.path[bank, rule[r + DEPTH]] // COLUMNS, at)
+        counted = _counted(dev, r, dev.path[bank, rule[r + DEPTH]] // NODE_PLACES, at)
         _bind(dev.bound, place[i, bank], counted + rule[r + WAIT])
         i += 1
 
