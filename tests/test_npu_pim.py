@@ -104,6 +104,16 @@ def test_bad_request_lists(text, said, tmp_path):
     assert done.code == 2 and said in done.err and done.err.count("\n") == 1
 
 
+def test_queues_of_more_than_counters_count_are_refused():
+    """Counters of two bytes: 32 queues of 1023 and a list of 32 are one more than they count."""
+    done = call("run", "neupims", "--model", "gpt2", "--set", "controller.queue_entries=1023", "--generate", "1")
+    assert done.code == 2 and done.err.endswith("hold 32768 reads or writes; expected at most 32767\n"), done.err
+    for size in (31, 33):
+        done = call("run", "neupims", "--model", "gpt2", "--layers", "1", "--generate", "1",
+                    "--set", "controller.queue_entries=1023", "--set", f"controller.entries={size}", "-q")  # fmt: skip
+        assert (done.code, "expected at most 32767" in done.err) == ((0, False) if size == 31 else (2, True))
+
+
 def test_a_list_is_asked_for():
     done = call("run", "neupims", "--model", "gpt3-7b")
     assert (done.code, done.err) == (

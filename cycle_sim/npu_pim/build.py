@@ -22,6 +22,7 @@ LARGE_BYTES = 1 << 18  # from here on the C library may give room that was used 
 ROUND = 1 << 16  # commands that the log holds
 DRIFTS = 1 << 12  # times that the sums of two clocks part or meet
 APART = 5  # requests more than a power of two, or those of all channels would lie in the same places of the caches
+MOST_ALIKE = np.iinfo(np.int16).max  # reads or writes that one place of `seen` or `alike` can count
 SPARE = 64  # beyond the window: requests that answer in the clock in which they come
 
 
@@ -58,6 +59,11 @@ def build(
     state[[f.LOCK, f.IN_REFRESH, f.RESERVED, f.STILL, f.BUFFER]] = -1
     state[f.ALARM] = FAR
     c, window = spec.controller, spec.controller.window
+    if (waiting := c.entries + banks * c.queue_entries) > MOST_ALIKE:
+        raise UserError(
+            f"controller.queue_entries: {banks} queues of {c.queue_entries} and a list of {c.entries} hold {waiting} "
+            f"reads or writes; expected at most {MOST_ALIKE}"
+        )
     held = window + 3 * c.entries + banks * c.queue_entries + c.pim_queue_entries  # merged reads, lists, command queues
     held = 1 << (held - 1).bit_length() | APART
     state[f.FILL], state[f.NEXT_REFRESH], state[f.SPARES] = 1, state[f.REFRESH_CK], held
