@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """The C++ benches leave what the cocotb benches leave, of the same stimuli; and say what goes wrong."""
 
 import subprocess

@@ -154,8 +154,8 @@ def test_a_file_without_permission(trace):
     assert complaint(path) == " cannot be read: Permission denied"
 
 
-LINES = "".join(f"{64 * i:#x} {'WRITE' if i % 3 else 'READ'} {i}\n" for i in range(100_000))
-WANTED = [(64 * i, int(i % 3 > 0), i) for i in range(100_000)]
+LINES = "".join(f"{64 * i:#x} {'WRITE' if i % 3 else 'READ'} {i}\n" for i in range(200_000))
+WANTED = [(64 * i, int(i % 3 > 0), i) for i in range(200_000)]
 PACKED = {
     ".gz": gzip.compress(LINES.encode(), 1),
     ".zst": zstandard.ZstdCompressor().compress(LINES.encode()),
@@ -167,7 +167,7 @@ def test_compressed_traces_and_how_far_one_has_read(trace, name):
     kind = {"gzip_by_content": ".gz", "zstd_by_content": ".zst"}.get(name, Path(name).suffix)
     path = trace(PACKED.get(kind, LINES), name)
     seen: list[int] = []
-    assert requests(path, progress=seen.append, chunk=15_000) == WANTED
+    assert requests(path, progress=seen.append, chunk=30_000) == WANTED
     assert seen == sorted(seen) and seen[-1] == trace_size(path) == path.stat().st_size
     assert len(seen) > 3
 
