@@ -19,7 +19,8 @@ from pimloom.arch.source import SET, Source, refuse, short
 
 _SECOND_DOCUMENT = "expected one document, got a second"
 _EVENTS: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_ALIKE = re.compile(r"(?:(?!---|\.\.\.)[\n ->@-~\xa1-\u2027\u202a-\ud7ff])*")  # what libyaml takes as PyYAML does
+# what libyaml takes as PyYAML does; it takes `|#` for a block with a comment
+_ALIKE = re.compile(r"(?:(?!---|\.\.\.|[|>][-+0-9]*#)[\n ->@-~\xa1-\u2027\u202a-\ud7ff])*")
 _KEY = re.compile(r"[^.\[\]`\n]+")
 _FREE_KEY = re.compile(r"[^\n]+")
 

@@ -126,6 +126,8 @@ def test_a_trace_may_come_through_a_pipe() -> None:
     for found in (piped, read):
         del found["wall_s"], found["requests_per_s"]
     assert piped == read
+    Path("-").write_text("LD 0\n")
+    assert json.loads(call("trace", "ddr4_3200", "./-", "--json", "-").out)["reads"] == 1
 
 
 def test_dramsim3_files_bring_their_controller_and_warn() -> None:

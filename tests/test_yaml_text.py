@@ -47,6 +47,8 @@ def spoilt(draw: st.DrawFn) -> str:
 @example("a\t: ?\n")
 @example("---\n#")
 @example("{a ? b: c}")
+@example("a: |#c\n  x\nb: 1\n")
+@example("a:\n  >-2#\n")
 def test_both_readers_read_the_same(text: str) -> None:
     assert read(text) == read_slowly(text)
 

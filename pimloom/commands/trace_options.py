@@ -16,7 +16,7 @@ File = Annotated[
     typer.Argument(
         metavar="TRACE",
         help="Lines `0xADDR READ|WRITE CYCLE` (hexadecimal) or `LD|ST 0xADDR`; - is stdin.",
-        callback=lambda file: Path("/dev/stdin") if file == Path("-") else file,
+        parser=lambda file: Path("/dev/stdin" if file == "-" else file),
     ),
 ]
 Controller = Annotated[
