@@ -8,7 +8,7 @@ from pimloom.arch.command import Level
 from pimloom.arch.error import UserError
 from pimloom.arch.part import Part
 from pimloom.arch.pim_channel import ChannelRules, PimChannel
-from pimloom.arch.table import compile_table
+from pimloom.arch.table import Table, compile_table
 from pimloom.cycle_sim.dram.kernels.device import FAR, shape_of
 from pimloom.cycle_sim.npu_pim.kernels import clocks
 from pimloom.cycle_sim.npu_pim.kernels import fields as f
@@ -46,11 +46,7 @@ def build(
     table, policy = compile_table(part), policy_of(spec, part)
     names = names_of(table)
     banks, ranks = part.organization.banks, part.organization.ranks
-    if ranks > 1 and table.rules.size[table.rules.scope[table.rules.refresh]] != table.rules.size[Level.RANK]:
-        raise UserError(
-            f"dram.organization.ranks: {table.refresh} of this standard is of all ranks of a pseudo channel, and an "
-            "NPU's channel closes the rows of one rank for it; expected 1"
-        )
+    _check(spec, part, table)
     state = np.zeros(f.N_ROW, np.int64)
     state[f.N_STATE : f.END_OF_POLICY] = policy
     bank = state[f.BANK_AT :][: banks * f.N_BANK].reshape(banks, f.N_BANK)
@@ -59,11 +55,6 @@ def build(
     state[[f.LOCK, f.IN_REFRESH, f.RESERVED, f.STILL, f.BUFFER]] = -1
     state[f.ALARM] = FAR
     c, window = spec.controller, spec.controller.window
-    if (waiting := c.entries + banks * c.queue_entries) > MOST_ALIKE:
-        raise UserError(
-            f"controller.queue_entries: {banks} queues of {c.queue_entries} and a list of {c.entries} hold {waiting} "
-            f"reads or writes; expected at most {MOST_ALIKE}"
-        )
     held = window + 3 * c.entries + banks * c.queue_entries + c.pim_queue_entries  # merged reads, lists, command queues
     held = 1 << (held - 1).bit_length() | APART
     state[f.FILL], state[f.NEXT_REFRESH], state[f.SPARES] = 1, state[f.REFRESH_CK], held
@@ -95,6 +86,21 @@ def build(
         drift=np.zeros((clocks.FIRST + DRIFTS if steps else clocks.FIRST, 2), np.int64),
         state=state,
     )
+
+
+def _check(spec: PimChannel, part: Part, table: Table) -> None:
+    """Raise UserError for what a channel here cannot be."""
+    banks, ranks, c = part.organization.banks, part.organization.ranks, spec.controller
+    if ranks > 1 and table.rules.size[table.rules.scope[table.rules.refresh]] != table.rules.size[Level.RANK]:
+        raise UserError(
+            f"dram.organization.ranks: {table.refresh} of this standard is of all ranks of a pseudo channel, and an "
+            "NPU's channel closes the rows of one rank for it; expected 1"
+        )
+    if (waiting := c.entries + banks * c.queue_entries) > MOST_ALIKE:
+        raise UserError(
+            f"controller.queue_entries: {banks} queues of {c.queue_entries} and a list of {c.entries} hold {waiting} "
+            f"reads or writes; expected at most {MOST_ALIKE}"
+        )
 
 
 def zeros_in_lines(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
