@@ -115,7 +115,7 @@ def lines(names: Sequence[str], peers: Mapping[str, str]) -> Iterator[Line]:
         "engine": measure,
         "growth": growth_lines,
         "memory": lambda: memory_lines(peers),
-        "npu": npu_lines,
+        "npu": lambda: npu_lines(peers),
         "pim": pim_lines,
         "rtl": rtl_lines,
         "fabric": fabric_lines,
@@ -132,10 +132,10 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("groups", nargs="*", help="engine, growth, memory, npu, pim …; else all")
-    parser.add_argument("--peer", action="append", default=[], help="NAME=PATH, or NAME='PATH {config} -t {trace}'")
+    parser.add_argument("--peer", action="append", default=[], help="NAME=PATH, or NAME='PATH … {config} … {trace} …'")
     given = parser.parse_args()
     grid = Grid("bench", "measured", "whole command", "peer", "target", box=None)
-    for line in lines(given.groups, read_peers(given.peer)):
+    for line in lines(given.groups, read_peers(given.peer, given.groups)):
         grid.add_row(line.what, line.measured, line.command, line.peer, line.target)
     Console(width=140).print(grid)
 

@@ -14,6 +14,10 @@ used = resource.getrusage(resource.RUSAGE_CHILDREN)
 print(used.ru_utime + used.ru_stime, used.ru_maxrss)
 sys.exit(code)
 """  # from a small process: a peak of memory counts what a process is before it becomes another
+PEERS = {  # whose lines each group has
+    "memory": ("dramsim3", "ramulator2"),
+    "npu": ("neupims_off", "neupims_on", "neupims_pim", "neupims_npu"),  # by variant; NAME='PATH … {trace} … {out}'
+}
 PATHS_ONLY = {"dramsim3": "{path} {config} -c {cycles} -t {trace} -o {out}"}  # what a path alone stands for
 
 
@@ -57,16 +61,19 @@ def pimloom(*words: str) -> list[str]:
     return [sys.executable, "-m", "pimloom", *words]
 
 
-def read_peers(given: Sequence[str]) -> dict[str, str]:
-    """NAME=PATH or NAME=LINE, whose {config}, {trace}, {cycles} and {out} are put in; by name. Raises SystemExit."""
-    found = {}
+def read_peers(given: Sequence[str], groups: Sequence[str] = ()) -> dict[str, str]:
+    """NAME=PATH or NAME=LINE, whose {config}, {trace}, {cycles} and {out} are put in; by name. groups: those that
+    run, else all. Raises SystemExit."""
+    found, known = {}, [name for group in groups or PEERS for name in PEERS.get(group, ())]
     for text in given:
         name, equals, line = text.partition("=")
         if not equals or not line:
             raise SystemExit(f"bench: --peer {text}: expected NAME=PATH, or NAME='PATH {{config}} … {{trace}} …'")
+        if name not in known:
+            raise SystemExit(f"bench: --peer {text}: no line for {name}; known here: {', '.join(known) or 'none'}")
         if "{" not in line:
             if name not in PATHS_ONLY:
-                raise SystemExit(f"bench: --peer {text}: give the whole line of {name}, with {{config}} and {{trace}}")
+                raise SystemExit(f"bench: --peer {text}: give the whole line of {name}, with {{trace}}")
             line = PATHS_ONLY[name].replace("{path}", shlex.quote(line))
         if not Path(shlex.split(line)[0]).exists():
             raise SystemExit(f"bench: --peer {text}: no file {shlex.split(line)[0]}")

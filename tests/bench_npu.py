@@ -3,7 +3,10 @@
 import csv
 import gc
 import resource
+import tempfile
 import time
+from collections.abc import Mapping
+from pathlib import Path
 
 from pimloom.__main__ import SELDOM
 from pimloom.arch.llm import load_llm
@@ -15,6 +18,7 @@ from pimloom.systems.serving.decoding import decode_iterations
 from pimloom.systems.serving.machine import Plan
 from pimloom.systems.serving.requests import read_requests
 from pimloom.systems.serving.workload import load_workload
+from tests.bench_commands import Line, least, pimloom, spent, words_of
 from tests.reference_data import data_folder
 
 SHARED = data_folder() / "neupims"
@@ -31,21 +35,42 @@ LEAST_OF = 3
 ITERATIONS, EVERY, BATCH = 1000, 100, 256
 
 
-def npu_lines() -> list[tuple[str, str, str]]:
-    """(what, measured, target) of each run, of many iterations, and the memory that all of it took."""
+def npu_lines(peers: Mapping[str, str] = {}) -> list[Line]:
+    """Each run, many iterations, and the memory that all of it took. peers: what runs NeuPIMs on requests, by name."""
+    rest = [Line(*line) for line in _iterations()]
     if not SHARED.exists():
-        return [("NPU and PIM", f"skipped: no {SHARED}", "–"), *_iterations()]
+        return [Line("NPU and PIM", f"skipped: no {SHARED}"), *rest]
     with (SHARED / "summary.csv").open() as file:
         theirs = {row["run"]: float(row["user_s"]) for row in csv.DictReader(file)}
-    return [*(_layer(name, theirs[name]) for name in RUNS), *_iterations()]
+    return [*(_layer(name, theirs[name], peers.get(f"neupims_{name.partition('-')[0]}")) for name in RUNS), *rest]
 
 
-def _layer(name: str, theirs: float) -> tuple[str, str, str]:
-    """CPU time of a layer as released, in one thread; theirs was taken on another machine."""
-    named, requests, sub_batches = RUNS[name]
+def _layer(name: str, recorded_s: float, peer: str | None) -> Line:
+    """A layer as released, in the warm engine (one thread) and as whole commands, least CPU time of a few runs [s]."""
+    requests = SHARED / f"inputs/{RUNS[name][1]}.csv"
+    engine, theirs, shown = _engine(name, requests), recorded_s, f"{recorded_s:.0f} s elsewhere"
+    ours = least(pimloom(*_words(name, requests)))
+    if peer:
+        with tempfile.TemporaryDirectory() as place:
+            found = spent(words_of(peer, {"trace": requests, "out": place}), Path(place))
+        theirs, shown = found.cpu_s, str(found)
+    measured, command = f"{engine:.2f} s, {theirs / engine:.0f} x", f"{ours}, {theirs / ours.cpu_s:.0f} x"
+    return Line(f"layer {name}", measured, "50 x", command, shown)
+
+
+def _words(name: str, requests: Path) -> list[str]:
+    """The command that runs a layer as released."""
+    named, _, sub_batches = RUNS[name]
+    few = ["--tp", "4", "--layers", "1", "--fidelity", "released", "--set", f"interleave.sub_batches={sub_batches}"]
+    return ["run", named, "--model", "gpt3-7b", "--requests", str(requests), *few]
+
+
+def _engine(name: str, requests: Path) -> float:
+    """Least CPU time of a layer in this process, in one thread [s]."""
+    named, _, sub_batches = RUNS[name]
     faults = {f"faults.{fault}": "true" for fault in Faults.__struct_fields__}
     system = load_system(named, faults | {"interleave.sub_batches": str(sub_batches)})
-    tokens, channel = read_requests(SHARED / f"inputs/{requests}.csv", 32)
+    tokens, channel = read_requests(requests, 32)
 
     def once() -> float:
         start = time.process_time()
@@ -55,9 +80,9 @@ def _layer(name: str, theirs: float) -> tuple[str, str, str]:
     before = CORES.set(1)
     gc.set_threshold(*SELDOM)  # as the command does
     once()  # compiles
-    ours = min(once() for _ in range(LEAST_OF))
+    found = min(once() for _ in range(LEAST_OF))
     CORES.reset(before)
-    return f"layer {name}", f"{ours:.2f} s of CPU, {theirs / ours:.0f} x as fast", f"50 x of {theirs:.0f} s"
+    return found
 
 
 def _iterations() -> list[tuple[str, str, str]]:

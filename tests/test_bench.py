@@ -36,8 +36,17 @@ def test_a_peer_is_a_path_or_a_line(tmp_path: Path) -> None:
         ("dramsim3", "expected NAME=PATH"),
         ("ramulator2=/bin/sh", "give the whole line of ramulator2"),
         ("dramsim3=/no/such", "no file /no/such"),
+        ("dramsim=/bin/sh", "no line for dramsim; known here: dramsim3, ramulator2, neupims_off,"),
     ],
 )
 def test_a_peer_that_cannot_run_is_refused(given: str, said: str) -> None:
     with pytest.raises(SystemExit, match=said):
         read_peers([given])
+
+
+def test_a_peer_of_lines_that_do_not_run_is_refused() -> None:
+    line = "neupims_npu=/bin/sh {trace}"
+    assert list(read_peers([line], ["npu"])) == ["neupims_npu"]
+    for groups, known in ((["memory"], "dramsim3, ramulator2"), (["fabric"], "none")):
+        with pytest.raises(SystemExit, match=f"no line for neupims_npu; known here: {known}"):
+            read_peers([line], groups)
