@@ -112,7 +112,9 @@ def main() -> None:
             raised.check()
     except Exception as error:
         if debug:
-            raise
+            import traceback
+
+            traceback.print_exc()
         code = INTERRUPTED if raised.interrupted else say(error)
     except SystemExit as end:  # typer and rich end a process whose output nobody reads
         if not isinstance(end.__context__, BrokenPipeError):

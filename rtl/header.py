@@ -1,6 +1,7 @@
 """What stands above a block's Verilog: what it is, what its ports carry, the codes of its commands."""
 
 import inspect
+import re
 import textwrap
 from collections.abc import Iterator
 
@@ -10,12 +11,14 @@ from amaranth.lib.wiring import Component, Flow
 from pimloom.arch.error import one_line
 
 WIDTH = 116  # characters of a line
+OF_PYTHON = re.compile(r"(?:^|(?<=\s))Raises [A-Z].*?(?=\n\n|\Z)", re.DOTALL)  # up to the end of its paragraph
 PORTS = "Ports, beside clk and rst (synchronous) where there is state:"
 
 
 def header(component: Component, title: str) -> str:
     """Comment lines for the component: title, docstring, ports with the bits of their fields, opcodes."""
-    lines = [title, "", *(inspect.getdoc(type(component)) or "").splitlines(), "", PORTS]
+    told = re.sub(r"\n{3,}", "\n\n", OF_PYTHON.sub("", inspect.getdoc(type(component)) or "")).rstrip()
+    lines = [title, "", *told.splitlines(), "", PORTS]
     lines += [f"  {line}" for line in _ports(component)]
     if table := getattr(component, "table", None):
         lines += ["", *textwrap.wrap("cmd: " + ", ".join(f"{i} {n}" for i, n in enumerate(table.names)), WIDTH)]

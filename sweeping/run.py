@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from pimloom.arch.error import UserError
+from pimloom.arch.source import SET
 from pimloom.arch.version import __version__
 from pimloom.sweeping.checks import check_points
 from pimloom.sweeping.crew.chunk import no_scheduler
@@ -66,8 +67,12 @@ def run_sweep(source: Path | Mapping[str, Any], out: Path | None, options: Optio
     folder = folder_of(source, out)
     sweep, text = read_source(source)
     base = base_of(sweep)
-    check_points(base, sweep)
-    check_columns(sweep, base)
+    try:
+        check_points(base, sweep)
+        check_columns(sweep, base)
+    except UserError as error:  # what `--set` says of a place
+        where = "" if isinstance(source, Mapping) else f"{source}: "
+        raise UserError(where + str(error).removeprefix(f"{SET} ")) from None
     if options.scheduler is not None and not folder.exists():
         _knock(options.scheduler)  # so that a wrong address begins no sweep
     settle(folder, sweep, text)

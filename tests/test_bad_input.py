@@ -205,13 +205,17 @@ BAD: list[tuple[tuple[str, ...], str]] = [
     (("run", "pim_gpt", "--model", "gpt2", "--prompt", "1025"), "gpt2 has positions for 1,024 tokens; take fewer"),
     (("run", "t4", "--model", "gpt2", "--prompt", "1025"), "gpt2 has positions for 1,024 tokens; take fewer"),
     ((*RUN, "--window", "1:0"), "--window 1:0: belongs to --timeline FILE; name one"),
+    (("fabric", "cost", "--gpu-usd", "nan", "--fault-ratio", "0.1"), "expected a number from 0 to 1,000,000,000,"),
+    (("fabric", "cost", "--gpu-usd", "-1", "--fault-ratio", "0.1"), "a number from 0 to 1,000,000,000, got -1"),
+    (("rtl", "power", "bf16_mul", "--clock-mhz", "nan"), "expected a number from 0.001 to 100,000, got nan"),
+    (("trace", "ddr4", "--pattern", "strided", "--seed", "3"), "--seed 3: pattern strided without --gap draws"),
 ]
 
 
 def assert_refused(done: Done, said: str) -> None:
     assert (done.code, done.out) == (2, ""), done
     assert done.err.count("\n") == 1 and done.err.endswith("\n")
-    assert re.match(r"pimloom( \w+)?: ", done.err) and said in done.err
+    assert re.match(r"pimloom( \w+)*: ", done.err) and said in done.err
 
 
 @pytest.mark.parametrize(
@@ -236,7 +240,7 @@ def test_the_same_in_a_process_of_its_own(nth: int) -> None:
 
 def test_debug_shows_the_traceback() -> None:
     done = spawn("run", "none", "--model", "gpt2", "--debug")
-    assert done.code == 1 and "Traceback" in done.err and "UserError: unknown system 'none'" in done.err
+    assert done.code == 2 and "Traceback" in done.err and "UserError: unknown system 'none'" in done.err
 
 
 def test_a_full_disk_is_no_internal_error() -> None:

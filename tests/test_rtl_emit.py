@@ -59,6 +59,7 @@ def test_what_stands_above_tells_ports_fields_and_opcodes():
     lines = header(BLOCKS["sequencer"].build(PART), "sequencer of x").splitlines()
     assert lines[0] == "// sequencer of x" and all(not line or line.startswith("//") for line in lines)
     assert "//   out starved" in lines
+    assert not any("Raises" in line or "UserError" in line for line in lines)
     (payload,) = (line for line in lines if "heads__0__payload" in line)
     layout = command_layout(compile_table(PART))
     for name in ("cmd", "bg", "bank", "row", "col"):
@@ -73,6 +74,7 @@ def test_what_stands_above_tells_ports_fields_and_opcodes():
 @pytest.mark.parametrize("name", [name for name in SMALL if name != "float32_add"])
 def test_what_stands_above_names_every_port_of_the_module(name):
     component = BLOCKS[name].build(PART)
+    assert "UserError" not in header(component, name) and "\n//\n//\n" not in header(component, name)
     told = {line.split()[2] for line in header(component, name).splitlines() if re.match(r"//   (in |out) ", line)}
     ports = re.search(rf"^module {name} \((.*?)^\);", verilog(name), re.MULTILINE | re.DOTALL)
     assert ports is not None

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import re
 import signal
 import subprocess
@@ -126,6 +127,11 @@ def test_a_trace_may_come_through_a_pipe() -> None:
     for found in (piped, read):
         del found["wall_s"], found["requests_per_s"]
     assert piped == read
+    os.mkfifo("named")  # whose reader is waited for once
+    with subprocess.Popen(["sh", "-c", "cat a.trc > named"]):
+        named = json.loads(spawn("trace", "ddr4_3200", "named", "--json", "-").out)
+    del named["wall_s"], named["requests_per_s"]
+    assert named == read
     Path("-").write_text("LD 0\n")
     assert json.loads(call("trace", "ddr4_3200", "./-", "--json", "-").out)["reads"] == 1
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from pimloom.cycle_sim.compiled.kernel import bare, entry
 
+UNDRAWN = ("sequential", "strided", "row-conflict")  # of which only gaps are random
 PATTERNS = ("sequential", "random", "row-conflict", "mixed", "strided", "sparse", "random-rw", "hazard", "burst")
 SEQUENTIAL, RANDOM, ROW_CONFLICT, MIXED, STRIDED, SPARSE, RANDOM_RW, HAZARD, BURST = range(len(PATTERNS))
 HOT = 64  # pages

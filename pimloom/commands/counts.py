@@ -1,5 +1,6 @@
-"""Values as people type them: 4096, or 1e6 as `pimloom trace --requests` takes them; folders."""
+"""Values as people type them: 4096, or 1e6 as `pimloom trace --requests` takes them; numbers in a range; folders."""
 
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import typer
 
 MOST = 2**63 - 1
 LAST_SEED = 2**64 - 1
+NAN = float("nan")
 
 
 def count(text: str | int) -> int:
@@ -27,6 +29,25 @@ def seed(text: str | int) -> int:
     if number is None or number < 0:
         raise typer.BadParameter(f"expected a whole number from 0 to 2^64 - 1, got {text}")
     return number
+
+
+def number(least: float, most: float) -> Callable[[str | float], float]:
+    """What reads a number in a range, which NaN is in none of. Raises BadParameter as above.
+
+    >>> number(0, 1)("5e-1")
+    0.5
+    """
+
+    def read(text: str | float) -> float:
+        try:
+            found = float(text)
+        except ValueError:
+            found = NAN
+        if not least <= found <= most:
+            raise typer.BadParameter(f"expected a number from {least:,} to {most:,}, got {text}")
+        return found
+
+    return read
 
 
 def some_folder(text: str) -> Path:

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from pimloom import typed
 from pimloom.answer import Answer
 from pimloom.arch.error import GateError, UserError
+from pimloom.arch.files import new_folders
 from pimloom.commands.counts import some_folder
 from pimloom.commands.output import Quiet
 from pimloom.reports.studies import Option, Study, folder_of, studies
@@ -94,7 +95,7 @@ def make_report(study: str, out: Path | None, quiet: bool, options: Mapping[str,
         return Answer(found, lambda: print(page))
 
     try:
-        with progress_bar(f"making {study}", quiet) as progress:
+        with new_folders(target), progress_bar(f"making {study}", quiet) as progress:
             page = module.run_study(target, progress if quiet or not said else announced(said, progress), **options)
     except GateError as error:
         raise GateError(str(error), answer(target / "index.html", str(error))) from None
@@ -131,7 +132,7 @@ app = typer.Typer(
     add_completion=False,
     subcommand_metavar="STUDY [OPTIONS]",
     rich_markup_mode=None,
-    epilog="`pimloom report STUDY --help` has the options of a study.",
+    epilog="Example:  pimloom report pim-gpt --out report. `pimloom report STUDY --help` has the options of a study.",
 )
 for _name, _study in studies().items():
     app.command(_name, epilog=f"Example:  pimloom report {_name} --out {default_folder(_name)}")(

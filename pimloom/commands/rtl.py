@@ -10,6 +10,7 @@ import typer
 from pimloom.answer import Answer
 from pimloom.arch.error import GateError, UserError
 from pimloom.arch.version import __version__
+from pimloom.commands.counts import number
 from pimloom.commands.output import Json, Quiet, answer
 from pimloom.commands.outputs import check_folder, check_outputs
 from pimloom.commands.rtl_options import (
@@ -27,7 +28,9 @@ from pimloom.commands.rtl_options import (
     SubBatches,
 )
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = typer.Typer(
+    add_completion=False, rich_markup_mode=None, epilog="Example:  pimloom rtl emit sequencer -o sequencer.v"
+)
 
 
 @app.command("list", epilog="Example:  pimloom rtl list --json -")
@@ -247,7 +250,12 @@ def power(
     commands: Annotated[int, typer.Option(metavar="N", min=1, max=10**6, help="Commands of the run, at least.")] = 500,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random stimulus.")] = 0,
     clock_mhz: Annotated[
-        float, typer.Option(metavar="MHZ", min=0.001, max=100_000, help="Clock rate that power is told at [MHz].")
+        float,
+        typer.Option(
+            metavar="MHZ",
+            parser=number(0.001, 100_000),
+            help="Clock rate that power is told at, 0.001 to 100,000 [MHz].",
+        ),
     ] = 100.0,
     sub_batches: SubBatches = None,
     rows: Rows = None,

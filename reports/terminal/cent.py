@@ -15,7 +15,9 @@ POINTS = (
 
 def show_cent(result: CentOutcome) -> None:
     """Tables of the result."""
-    show_line(f"{result.model} on {result.system}, {result.fidelity}: {result.context:,} tokens, token by token")
+    show_line(
+        f"{result.model} on {result.system}, {result.fidelity}: {counted(result.context, 'token')}, token by token"
+    )
     show_rows(COLUMNS, [{"what": w, "value": v, "unit": u} for w, v, u in _lines(result)])
     step = max(len(result.points) // SHOWN, 1)
     rows = []

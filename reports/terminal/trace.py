@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pimloom.arch.error import one_line
+from pimloom.arch.name_units import counted
 from pimloom.reports.terminal.tables import show_line, show_rows
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def show_outcome(result: "Outcome") -> None:
 def _lines(r: "Outcome") -> list[tuple[str, str, str]]:
     share = r.pins_gb_s / r.peak_gb_s
     lines = [
-        ("requests", f"{r.requests:,}", f"{r.reads:,} reads, {r.writes:,} writes"),
+        ("requests", f"{r.requests:,}", f"{counted(r.reads, 'read')}, {counted(r.writes, 'write')}"),
         ("cycles", f"{r.cycles:,}", f"CK of {r.tck_ps} ps"),
         ("time", f"{r.time_s * 1e6:,.3f}", "µs"),
         ("bandwidth", f"{r.bandwidth_gb_s:,.2f}", "GB/s of requests"),

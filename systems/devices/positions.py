@@ -2,6 +2,7 @@
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
+from pimloom.arch.name_units import counted
 
 
 def positions(prompt: int, generate: int) -> int:
@@ -14,7 +15,7 @@ def beyond(llm: LlmSpec, tokens: int) -> list[str]:
     if tokens <= llm.max_position_embeddings:
         return []
     most = llm.max_position_embeddings
-    return [f"the model has positions for {most:,} tokens; contexts of up to {tokens:,} are simulated"]
+    return [f"the model has positions for {counted(most, 'token')}; contexts of up to {tokens:,} are simulated"]
 
 
 def check_positions(llm: LlmSpec, prompt: int, generate: int, *, default: bool) -> None:
@@ -23,4 +24,4 @@ def check_positions(llm: LlmSpec, prompt: int, generate: int, *, default: bool) 
     most = llm.max_position_embeddings
     if positions(prompt, generate) > most:
         asked = f"--prompt {prompt} " * bool(prompt) + f"--generate {generate}" + " (the default)" * default
-        raise UserError(f"{asked}: {llm.name} has positions for {most:,} tokens; take fewer")
+        raise UserError(f"{asked}: {llm.name} has positions for {counted(most, 'token')}; take fewer")

@@ -20,6 +20,8 @@ GZIP_LEVEL, ZSTD_LEVEL = 1, 3  # of what we write: speed first
 
 def file_size(path: str | Path) -> int:
     """Bytes of the file as it lies there, compressed or not; 0 for a pipe. Raises UserError if it cannot be read."""
+    if Path(path).is_fifo():  # who writes to it waits for one reader, not for two
+        return 0
     with _readable(Path(path)) as file:
         end = file.seek(0, io.SEEK_END) if file.seekable() else 0
         return int(end)

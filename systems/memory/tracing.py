@@ -19,6 +19,7 @@ from pimloom.arch.part_file import load_part
 from pimloom.arch.part_memory import MAPPING, part_memory
 from pimloom.arch.policy import complaints, load_policy
 from pimloom.arch.version import __version__
+from pimloom.cycle_sim.memory.patterns import UNDRAWN
 from pimloom.systems.asked import Progress, Work
 from pimloom.systems.settings import parse_settings
 
@@ -85,6 +86,8 @@ def _check_use(wanted: Wanted) -> None:
     for option, value in made.items():
         if value is not None and file is not None:
             raise UserError(f"{option} {value}: belongs to a --pattern, and {file} is a trace; leave one out")
+    if wanted.seed is not None and wanted.pattern in UNDRAWN and not wanted.gap:
+        raise UserError(f"--seed {wanted.seed}: pattern {wanted.pattern} without --gap draws nothing; leave it out")
     if wanted.window is not None and wanted.timeline is None:
         raise UserError(f"--window {wanted.window}: belongs to --timeline FILE; name one")
     if not 0 <= wanted.idle <= LONGEST_IDLE_CK:

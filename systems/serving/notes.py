@@ -48,7 +48,7 @@ def long_notes(llm: LlmSpec, longest: int) -> list[str]:
     if window and longest > window:
         return [f"{llm.name} attends to the last {window:,} tokens; of longer contexts only those are simulated"]
     if longest > most:
-        return [f"{llm.name} has positions for {most:,} tokens; contexts of up to {longest:,} are simulated"]
+        return [f"{llm.name} has positions for {counted(most, 'token')}; contexts of up to {longest:,} are simulated"]
     return []
 
 

@@ -12,7 +12,11 @@ from pimloom.commands.fabric.place import place
 from pimloom.commands.fabric.switch import switch
 from pimloom.commands.fabric.waste import waste
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    epilog="Example:  pimloom fabric waste --arch infinitehbd-k3,nvl72 --tp 32",
+)
 
 for command, example in (
     (waste, "waste --arch infinitehbd-k3,nvl72,tpuv4 --tp 32 --faults trace.json"),

@@ -8,7 +8,7 @@ import typer
 from pimloom.answer import Answer
 from pimloom.arch.error import UserError
 from pimloom.arch.version import __version__
-from pimloom.commands.counts import count
+from pimloom.commands.counts import count, number
 from pimloom.commands.fabric.options import Arch, Csv, Gpus, GpusPerNode, Seed
 from pimloom.commands.output import Json, Quiet, answer
 from pimloom.systems.fabric.asked import read_counts, read_ratios
@@ -27,7 +27,8 @@ def cost(
     ] = None,
     parts: Annotated[bool, typer.Option("--parts", help="Show every line: count × price.")] = False,
     gpu_usd: Annotated[
-        float | None, typer.Option(metavar="X", min=0, max=1e9, help="Price of a GPU [$], for the cost with faults.")
+        float | None,
+        typer.Option(metavar="X", parser=number(0, 10**9), help="Price of a GPU [$], for the cost with faults."),
     ] = None,
     fault_ratio: Annotated[
         str | None, typer.Option(metavar="F", help="With --gpu-usd: nodes down, 0.02,0.05 or FROM:TO:STEP.")

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pimloom.arch.name_units import counted
 from pimloom.arch.units import H_PER_DAY
 from pimloom.reports.terminal.fabric.faults import show_notes
 from pimloom.reports.terminal.tables import show_line, show_rows
@@ -19,7 +20,9 @@ def show_waste(rows: Sequence[Mapping[str, Any]], plan: Plan, trace: Trace | Non
     cluster = plan.cluster
     where = f"{cluster.gpus:,} GPUs in nodes of {cluster.gpus_per_node}"
     how = "nodes fail alone" if trace is None else f"{trace.name}, {trace.horizon_h / H_PER_DAY:g} days"
-    show_line(f"GPU waste: healthy GPUs in no group of TP GPUs, in % of all. {where}; {how}; {plan.draws} draws.")
+    show_line(
+        f"GPU waste: healthy GPUs in no group of TP GPUs, in % of all. {where}; {how}; {counted(plan.draws, 'draw')}."
+    )
     if plan.job_gpus is None and trace is None and len({row["fault_ratio"] for row in rows} - {None}) > 1:
         _show_sweep(rows)
     else:
@@ -35,7 +38,7 @@ def _show_each(rows: Sequence[Mapping[str, Any]], plan: Plan, alone: bool) -> No
     columns = [
         ("arch", "arch", ""),
         ("tp", "TP|r", ""),
-        ("fault_ratio", "faulty|r", ".2f"),
+        ("fault_ratio", "faulty, asked|r" if alone else "faulty|r", ".2f"),
         ("waste_ratio_mean", "waste|r", ".2f"),
         ("waste_ratio_p50", "P50|r", ".2f"),
         ("waste_ratio_p99", "P99|r", ".2f"),
