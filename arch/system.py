@@ -170,7 +170,8 @@ def resolve(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sh
         memory = _npu_memory(found.value, spec, below, path)
         found, spec = Loaded(memory.part, found.sources), memory.spec
     elif spec.kind == "pim" and found.value.pim_unit is None:
-        raise UserError(f"{path}: at $.dram.part: expected a part with a PIM unit, got {spec.dram.part}")
+        where = f"{SET} dram.part" if loaded.sources["dram.part"].file == SET else f"{path}: at $.dram.part"
+        raise UserError(f"{where}: expected a part with a PIM unit, such as gddr6_pim_gpt, got {spec.dram.part}")
     sources = dict(loaded.sources) | {f"dram.{place}": source for place, source in found.sources.items()}
     return System(path.stem, spec, found.value, sources)
 

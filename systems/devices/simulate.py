@@ -253,7 +253,8 @@ def _bank_counts(table: Table, steps: list[PimStep], times: list[int]) -> Counte
 def _roofline(system: System, spec: LlmSpec, generate: int, options: Options) -> Result:
     hardware = system.of_kind(RooflineSystem)
     if options.window is not None or options.check:
-        raise UserError(f"{system.name} is a roofline: it issues no commands to draw or check; leave it out")
+        asked = "--timeline" if options.window is not None else "--check"
+        raise UserError(f"{asked}: {system.name} is a roofline: it issues no commands to draw or check; leave it out")
     prompt, end = options.prompt, positions(options.prompt, generate)
     check_fits(hardware, spec, end, ends=bool(options.lm_head))
     from pimloom.systems.devices.roofline_sequence import Passes  # which PIM-GPT does not need
