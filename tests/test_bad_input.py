@@ -132,7 +132,7 @@ BAD: list[tuple[tuple[str, ...], str]] = [
     (with_system("pim-gpt"), f"unknown system 'pim-gpt'; nearest: pim_gpt; {SYSTEMS}"),
     (with_system("[red]x[/red]"), f"unknown system '[red]x[/red]'; {SYSTEMS}"),
     (with_part("gddr6_pimgpt"), "unknown part 'gddr6_pimgpt'; nearest: gddr6_pim_gpt"),
-    (with_part("gddr6_14000"), "at $.dram.part: expected a part with a PIM unit, got gddr6_14000"),
+    (with_part("gddr6_14000"), "--set dram.part: expected a part with a PIM unit, such as gddr6_pim_gpt, got"),
     (with_model("gtp2-xl"), f"model 'gtp2-xl': no such preset or file; nearest: gpt2-xl, gpt3-xl; {PRESETS}"),
     (
         ("report", "pimgpt", "--out", "o"),
