@@ -5,23 +5,25 @@ but the same every time; pairs that need odd timings or rare neighbours have a s
 the window of ACTs has one.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from itertools import islice
 from random import Random
+from typing import NamedTuple
 
 import pytest
 
 from pimloom.arch.command import Rule
 from pimloom.arch.standard import given, join_tables
 from pimloom.arch.table import Table, bend
+from pimloom.cycle_sim.dram import Issue
 from tests.naive import Order, Outcome
 from tests.oracle_run import run_engine
 from tests.sleeping_rules import SLEEPING
 from tests.slow import slow
 from tests.streams import STANDARDS, Case, draw_case, table_of
 
-CASES, FEW = 800, 100  # FEW: in the quick suite, where all of them would be looked at
+CASES, FEW = 800, 50  # FEW: in the quick suite, where all of them would be looked at
 machines = pytest.mark.parametrize("machine", STANDARDS)
 changes = pytest.mark.parametrize("by", [1, -1])
 LONG = 40
@@ -42,50 +44,97 @@ DIRECTED = {  # on one bank; all clocks 2 but the one that is LONG
 
 
 @cache
-def drawn(machine: str) -> list[Case]:
-    """The cases, some of which end in an error."""
+def directed(machine: str) -> list[Case]:
+    """Cases of one stream that is written out."""
     names = join_tables(*STANDARDS[machine]).timings
     cases = [
         Case(machine, (1, 1, 1, 1), dict.fromkeys(names, 2) | {long: LONG}, [[Order(c) for c in text.split()]], False)
         for long, text in DIRECTED.get(machine, ())
     ]
     acts = [Order("ACT", bg=i % 4, bank=i // 4) for i in range(5)]  # tFAW is longer than they take without it
-    cases.append(Case(machine, (1, 2, 4, 2), dict.fromkeys(names, 2) | {"tFAW": LONG}, [acts], False))
-    return cases + [draw_case(Random(f"bite {i}"), machine) for i in range(CASES)]
+    return [*cases, Case(machine, (1, 2, 4, 2), dict.fromkeys(names, 2) | {"tFAW": LONG}, [acts], False)]
+
+
+@cache
+def drawn(machine: str, number: int) -> Case:
+    """The cases, some of which end in an error; nobody asks for all of them."""
+    written = directed(machine)
+    return written[number] if number < len(written) else draw_case(Random(f"bite {number - len(written)}"), machine)
+
+
+def all_cases(machine: str) -> range:
+    return range(len(directed(machine)) + CASES)
 
 
 @cache
 def outcome(machine: str, number: int) -> Outcome:
-    """What the oracle says, which takes longer than all else: nobody asks for all cases."""
-    return drawn(machine)[number].oracle()
+    """What the oracle says, which takes longer than all else."""
+    return drawn(machine, number).oracle()
+
+
+Clocks = tuple[list[list[int]], list[list[int]]]  # per stream, of the first and of the last command of each row
+
+
+class Told(NamedTuple):
+    """What the engine says with the rules as they are. issued: names and clocks, refreshes among them."""
+
+    clocks: Clocks
+    issued: list[tuple[str, int]]
+
+
+def clocks_of(case: Case, table: Table, found: Issue) -> Clocks:
+    done = [table.rules.done[stream["cmd"]] for stream in case.arrays(table)]
+    last = [(end - d).tolist() for end, d in zip(found.end_ck, done, strict=True)]
+    return [x.tolist() for x in found.issue_ck], last
+
+
+@cache
+def told(machine: str, number: int) -> Told | None:
+    """None for a case that ends in an error."""
+    case = drawn(machine, number)
+    table = case.table()
+    found = run_engine(case, table)
+    if isinstance(found, str):
+        return None
+    clocks = clocks_of(case, table, found)
+    issued = [("REFab", ck) for ck in found.refresh_ck[:, 0].tolist()]
+    for each in clocks:
+        rows = (pair for pairs in map(zip, case.streams, each) for pair in pairs)
+        issued += [(order.name, ck) for order, ck in rows]
+    return Told(clocks, issued)
 
 
 @cache
 def table_for(machine: str, number: int, rules: tuple[Rule, ...]) -> Table:
-    case = drawn(machine)[number]
+    case = drawn(machine, number)
     return table_of(machine, case.size, case.clocks, rules)
 
 
-Run = tuple[Case, Outcome, Table]
+def runs(machine: str, rules: tuple[Rule, ...], rule: Rule) -> Iterator[int]:
+    """Cases that end well and hold commands of the rule, but for those of one rank in which rules between ranks are
+    left out."""
+    for number in all_cases(machine):
+        case = drawn(machine, number)
+        wanted = has(case, rule.after) and has(case, rule.before) and told(machine, number)
+        if wanted and len(table_for(machine, number, rules).rules.wait) == len(rules):
+            yield number
 
 
-def runs(machine: str, rules: tuple[Rule, ...], wanted: Callable[[Case], bool] = lambda case: True) -> Iterator[Run]:
-    """Cases that end well, with what the oracle says and their tables, but for those of one rank in which rules between
-    ranks are left out."""
-    for number, case in enumerate(drawn(machine)):
-        if wanted(case) and len(table_for(machine, number, rules).rules.wait) == len(rules):
-            expected = outcome(machine, number)
-            if expected.error is None:
-                yield case, expected, table_for(machine, number, rules)
+def tight(issued: list[tuple[str, int]], rule: Rule, wait: int) -> bool:
+    """Whether two of the rule's commands are as far apart as it says: there it is felt most often."""
+    later = {ck for name, ck in issued if name in rule.before}
+    return any(ck + wait in later for name, ck in issued if name in rule.after)
 
 
-def differs(case: Case, expected: Outcome, table: Table) -> bool:
-    """Whether any issue clock differs from the oracle's."""
+def differs(machine: str, number: int, table: Table) -> bool:
+    """Whether any issue clock differs from the oracle's; who has the clocks of the right rules is not asked about."""
+    case, right = drawn(machine, number), told(machine, number)
     found = run_engine(case, table)
-    if isinstance(found, str) or [x.tolist() for x in found.issue_ck] != expected.first:
-        return True
-    done = [table.rules.done[stream["cmd"]] for stream in case.arrays(table)]
-    return [(end - d).tolist() for end, d in zip(found.end_ck, done, strict=True)] != expected.last
+    clocks = None if isinstance(found, str) else clocks_of(case, table, found)
+    if right and clocks == right.clocks:
+        return False
+    expected = outcome(machine, number)
+    return expected.error is None and clocks != (expected.first, expected.last)
 
 
 def has(case: Case, names: tuple[str, ...]) -> bool:
@@ -95,11 +144,20 @@ def has(case: Case, names: tuple[str, ...]) -> bool:
 def asleep(machine: str, rules: tuple[Rule, ...], by: int, cases: int = CASES) -> list[Rule]:
     """The rules that nobody misses when their wait is changed; of those that may sleep in so many cases."""
 
+    def bent(i: int, number: int) -> bool:
+        return differs(machine, number, bend(table_for(machine, number, rules), i, by))
+
     def bites(i: int, rule: Rule) -> bool:
-        met = runs(machine, rules, lambda case: has(case, rule.after) and has(case, rule.before))
+        met, others = runs(machine, rules, rule), list[int]()
         if named(rule) in SLEEPING:
-            met = islice(met, cases)
-        return any(differs(case, expected, bend(table, i, by)) for case, expected, table in met)
+            return any(bent(i, number) for number in islice(met, cases))
+        for number in met:
+            found, wait = told(machine, number), int(table_for(machine, number, rules).rules.wait[i])
+            if not found or not tight(found.issued, rule, wait):
+                others.append(number)
+            elif bent(i, number):
+                return True
+        return any(bent(i, number) for number in others)
 
     return [rule for i, rule in enumerate(rules) if not bites(i, rule)]
 
@@ -115,19 +173,21 @@ def rules_of(machine: str) -> tuple[Rule, ...]:
 
 @pytest.mark.parametrize(("machine", "cases"), [("gddr6", FEW), *(slow(name, CASES) for name in STANDARDS)])
 def test_the_corpus_agrees_when_nothing_is_changed(machine, cases):
-    agree = [not differs(*run) for run in islice(runs(machine, rules_of(machine)), cases // 2)]
-    assert all(agree) and len(agree) == cases // 2
-    assert sum(outcome(machine, number).error is None for number in range(cases)) > 0.8 * cases
+    well = [n for n in all_cases(machine)[:cases] if outcome(machine, n).error is None]
+    assert len(well) > 0.8 * cases
+    for number in well:
+        found, expected = told(machine, number), outcome(machine, number)
+        assert found and found.clocks == (expected.first, expected.last), drawn(machine, number)
 
 
-@machines
 @changes
+@machines
 def test_every_rule_bites(machine, by):
     assert asleep(machine, rules_of(machine), by) == []
 
 
-@pytest.mark.parametrize(("machine", "cases"), [("gddr6", FEW), *(slow(name, CASES) for name in STANDARDS)])
 @changes
+@pytest.mark.parametrize(("machine", "cases"), [("gddr6", FEW), *(slow(name, CASES) for name in STANDARDS)])
 def test_every_pair_of_every_rule_bites_but_those_that_may_sleep(machine, by, cases):
     pairs = tuple(r._replace(after=(a,), before=(b,)) for r in rules_of(machine) for a in r.after for b in r.before)
     assert set(map(named, asleep(machine, pairs, by, cases))) == SLEEPING.keys() & set(map(named, pairs))
