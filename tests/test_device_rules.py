@@ -4,6 +4,7 @@ A random table has commands that act on any level, and rules with windows, betwe
 at several nodes; the literal reading looks through the whole history before each command.
 """
 
+import csv
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -182,11 +183,13 @@ def test_a_controller_of_several_stack_ids_obeys_their_rules(tmp_path, refresh):
 def trace_of(part: str, log: Path) -> np.ndarray:
     """The commands of a log, of two ranks in each pseudo channel; they break no rule."""
     table = compile_table(load_part(part).value)
-    columns = np.genfromtxt(log, delimiter=",", names=True, dtype=None)
-    trace = np.zeros(len(columns), TRACE)
-    trace["cmd"], trace["clock"] = [table.cmd(name) for name in columns["command"]], columns["cycle"]
-    trace["pch"], trace["rank"] = np.divmod(columns["rank"], 2)  # pseudo channels count as ranks
+    with log.open(newline="") as file:
+        names, *lines = csv.reader(file)
+    columns = dict(zip(names, zip(*lines, strict=True), strict=True))
+    trace = np.zeros(len(lines), TRACE)
+    trace["cmd"], trace["clock"] = [table.cmd(name) for name in columns["command"]], [*map(int, columns["cycle"])]
+    trace["pch"], trace["rank"] = np.divmod([*map(int, columns["rank"])], 2)  # pseudo channels count as ranks
     for name, column in (("bg", "bank_group"), ("bank", "bank"), ("row", "row")):
-        trace[name] = np.maximum(columns[column], 0)
+        trace[name] = np.maximum([*map(int, columns[column])], 0)
     assert not check_trace(table, trace)
     return trace
