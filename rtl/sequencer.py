@@ -62,6 +62,7 @@ class Sequencer(wiring.Component):
         self.n_buses = int(rules.bus.max()) + 1
         if self.n_buses > 2:
             raise UserError(f"a sequencer drives one or two command buses, not {self.n_buses}")
+        self.apart = self._apart(refresh)
         bus = Bus(table, self.nodes + streams)
         members = {
             "heads": In(stream.Signature(command_layout(table))).array(streams),
@@ -81,7 +82,6 @@ class Sequencer(wiring.Component):
         }
         self.pending = [Signal(range(POSTPONED_MAX + 2), name=f"pending_{n}") for n in range(self.nodes)]
         self.started = Signal()
-        self.apart = self._apart(refresh)
         longest = rules.refi + self.apart * max(self.nodes - 1, 0)
         counters = self.nodes if bits or self.apart else 1
         self.until_due = [

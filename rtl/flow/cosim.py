@@ -69,11 +69,12 @@ def walk(
         raise ValueError(f"a wait does not fit into {bits} bits")
     if not bits and any(c.table is not table or not c.refresh or c.due_ck is not None for c in cases):
         raise ValueError("without bits for waits, cases share one table and its refresh")
-    refresh = "staggered" if not bits and cases[0].apart_ck else "all_bank"
-    block = Sequencer(table, streams, bits, refresh)
-    if not bits and any(case.apart_ck != block.apart for case in cases):
-        raise ValueError("without bits for waits, refreshes are as far apart as in the netlist")
-    verilog = verilog or to_verilog(block, TOP)
+    if not verilog or not bits:
+        refresh = "staggered" if not bits and cases[0].apart_ck else "all_bank"
+        block = Sequencer(table, streams, bits, refresh)
+        if not bits and any(case.apart_ck != block.apart for case in cases):
+            raise ValueError("without bits for waits, refreshes are as far apart as in the netlist")
+        verilog = verilog or to_verilog(block, TOP)
     found = simulate(verilog, TOP, BENCH, _given(cases, streams, bits, most_ck), simulator=simulator, waves=waves)
     return Walks([_walk(case, i, found) for i, case in enumerate(cases)], float(found["seconds"]))
 
