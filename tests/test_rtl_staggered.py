@@ -37,7 +37,7 @@ def test_nodes_are_refreshed_in_turn():
 @pytest.mark.parametrize(
     ("name", "banks", "bent", "simulator", "commands"),
     [
-        ("hbm2_neupims", (1, 1), OFTEN, "icarus", 150),
+        ("hbm2_neupims", (1, 1), OFTEN, "icarus", 100),
         slow("hbm2_neupims", (2, 2), OFTEN, "verilator", 400),
         slow("hbm2_neupims", (2, 2), {}, "verilator", 400),
         slow("hbm2_2400", (2, 2), {}, "icarus", 400),
