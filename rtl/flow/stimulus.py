@@ -22,6 +22,8 @@ from pimloom.rtl.flow.cosim import Case
 Place = tuple[int, int, int, int]  # pseudo channel, rank, bank group, bank
 ROWS_USED = 3  # few, so that streams meet the same row again
 LENGTH = 40  # commands of a case, about
+ANY, OPEN, CLOSED = map(int, Row)
+CHANNEL = int(Level.CHANNEL)
 FEW, LONGER = 50_000, 10  # of more commands than so many cases are longer, by as much at most: a case costs, too
 
 
@@ -131,13 +133,16 @@ class Writer:
         rules = table.rules
         self.rng, self.table, self.rules, self.columns = rng, table, rules, geometry.columns
         self.places, self.owned, self.all = owned or all_, set(owned), all_
-        # asked for again and again: the banks of a node, and whether a command may issue at a place
+        # asked for again and again: of commands, the banks of a node, whether a command may issue at a place
+        self.needs, self.leaves = rules.needs.tolist(), rules.leaves.tolist()
+        self.buffer, self.scopes = rules.buffer.tolist(), rules.scope.tolist()
+        self.needed = list(zip(*(buffers.tolist() for buffers in rules.needed), strict=True))
         self.nodes: dict[tuple[int, ...], list[Place]] = {}
         self.allowed: dict[tuple[int, Place], bool] = {}
-        self.row: dict[tuple[int, Place], int | None] = {(b, p): None for b in set(rules.buffer.tolist()) for p in all_}
+        self.row: dict[tuple[int, Place], int | None] = {(b, p): None for b in set(self.buffer) for p in all_}
         opcodes = [c for c in range(len(table.names)) if any(self.may(c, place) for place in self.places)]
-        self.openers = [c for c in opcodes if rules.leaves[c] == Row.OPEN]
-        self.closers = [c for c in opcodes if rules.leaves[c] == Row.CLOSED and rules.needs[c] == Row.ANY]
+        self.openers = [c for c in opcodes if self.leaves[c] == OPEN]
+        self.closers = [c for c in opcodes if self.leaves[c] == CLOSED and self.needs[c] == ANY]
         known = [
             r._replace(after=[a for a in r.after if a in opcodes], before=[b for b in r.before if b in opcodes])
             for r in rule_rows(rules)
@@ -151,17 +156,17 @@ class Writer:
     def may(self, opcode: int, place: Place) -> bool:
         """Whether the stream owns all banks whose rows the command needs or moves."""
         if (opcode, place) not in self.allowed:
-            rowless = self.rules.needs[opcode] == self.rules.leaves[opcode] == Row.ANY
+            rowless = self.needs[opcode] == self.leaves[opcode] == ANY
             self.allowed[opcode, place] = rowless or self.owned.issuperset(self.scope(opcode, place))
         return self.allowed[opcode, place]
 
     def scope(self, opcode: int, place: Place) -> list[Place]:
         """The banks a command acts on."""
-        return self.same(int(self.rules.scope[opcode]), place)
+        return self.same(self.scopes[opcode], place)
 
     def same(self, level: int, place: Place) -> list[Place]:
         """The banks of the place's node of a level."""
-        node = place[: level - Level.CHANNEL]
+        node = place[: level - CHANNEL]
         if node not in self.nodes:
             self.nodes[node] = [bank for bank in self.all if bank[: len(node)] == node]
         return self.nodes[node]
@@ -192,7 +197,7 @@ class Writer:
             self.put(a, place, row)
         for place in last:
             self.prepare(b, place, row)
-            for _ in range(self.rng.choice((1, 1, 1, 2)) if self.rules.leaves[b] == Row.ANY else 1):
+            for _ in range(self.rng.choice((1, 1, 1, 2)) if self.leaves[b] == ANY else 1):
                 self.put(b, place, row)
 
     def pick(self, opcode: int, near: Iterable[Place], n: int) -> list[Place]:
@@ -202,10 +207,10 @@ class Writer:
 
     def prepare(self, opcode: int, place: Place, row: int) -> None:
         """Open or close what the command needs open or closed."""
-        need, (first, last) = self.rules.needs[opcode], (int(buffers[opcode]) for buffers in self.rules.needed)
-        want = row if need == Row.OPEN else None
-        if need == Row.ANY:
+        need = self.needs[opcode]
+        if need == ANY:
             return
+        want, (first, last) = row if need == OPEN else None, self.needed[opcode]
         rows = list(product(range(first, last + 1), self.scope(opcode, place)))
         for buffer, bank in rows:
             if self.row[buffer, bank] not in (None, want):
@@ -216,13 +221,13 @@ class Writer:
 
     def close(self, buffer: int, bank: Place) -> None:
         """By any command that closes the bank and needs nothing."""
-        found = [c for c in self.closers if self.rules.buffer[c] == buffer and self.may(c, bank)]
+        found = [c for c in self.closers if self.buffer[c] == buffer and self.may(c, bank)]
         if found:
             self.put(self.rng.choice(found), bank, 0)
 
     def open(self, buffer: int, bank: Place, row: int) -> None:
         """By any command that opens the bank's row."""
-        found = [c for c in self.openers if self.rules.buffer[c] == buffer and self.may(c, bank)]
+        found = [c for c in self.openers if self.buffer[c] == buffer and self.may(c, bank)]
         if found:
             opener = self.rng.choice(found)
             self.prepare(opener, bank, row)
@@ -234,7 +239,7 @@ class Writer:
         late = self.rng.randrange(100) < self.patience
         release = self.clock + self.rng.randint(0, 40) if late else 0
         self.rows.append((opcode, *place, row, self.rng.randrange(self.columns), 1, release, len(self.rows)))
-        leaves, buffer = self.rules.leaves[opcode], int(self.rules.buffer[opcode])
-        if leaves != Row.ANY:
+        leaves, buffer = self.leaves[opcode], self.buffer[opcode]
+        if leaves != ANY:
             for bank in self.scope(opcode, place):
-                self.row[buffer, bank] = row if leaves == Row.OPEN else None
+                self.row[buffer, bank] = row if leaves == OPEN else None
