@@ -165,10 +165,15 @@ def bend(table: Table, rule: int, by: int) -> Table:
 
 def standard_of(part: Part) -> Standard:
     """The part's DRAM standard with the rows of its PIM extension appended; only the rows that hold for this part."""
-    found, org = join_tables(part.standard, part.pim), part.organization
-    commands, rules = given(found, part.timing.keys())
-    commands = _on_one_bus(commands) if part.one_bus else commands
-    timings = found.timings | {name: said for name, said in found.optional.items() if name in part.timing}
+    return _standard_of(part.standard, part.pim, part.organization, frozenset(part.timing), part.one_bus)
+
+
+@lru_cache(maxsize=256)
+def _standard_of(standard: str, pim: str | None, org: Organization, timing: frozenset[str], one_bus: bool) -> Standard:
+    found = join_tables(standard, pim)
+    commands, rules = given(found, timing)
+    commands = _on_one_bus(commands) if one_bus else commands
+    timings = found.timings | {name: said for name, said in found.optional.items() if name in timing}
     return found._replace(timings=timings, commands=commands, rules=_bound(rules, org))
 
 

@@ -4,6 +4,7 @@
 that Hypothesis shrinks.
 """
 
+from functools import cache
 from itertools import product
 from math import prod
 from random import Random
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pimloom.arch.command import STREAM
+from pimloom.arch.command import STREAM, Command, Rule
 from pimloom.arch.part import Organization
 from pimloom.arch.standard import given, join_tables
 from pimloom.arch.table import Table, build_table
@@ -57,9 +58,14 @@ def organization(size: Size) -> Organization:
 
 def table_of(machine: str, size: Size, clocks: dict[str, int], rules=None) -> Table:
     """The machine's table with these timings, and with other rules where given."""
-    found = join_tables(*STANDARDS[machine])
-    commands, own = given(found, clocks.keys())
-    return build_table(commands, rules or own, clocks, organization(size), found.refresh)
+    commands, own, refresh = _given(*STANDARDS[machine], frozenset(clocks))
+    return build_table(commands, rules or own, clocks, organization(size), refresh)
+
+
+@cache
+def _given(standard: str, pim: str | None, names: frozenset[str]) -> tuple[tuple[Command, ...], tuple[Rule, ...], str]:
+    found = join_tables(standard, pim)
+    return *given(found, names), found.refresh
 
 
 def to_array(stream: list[Order], table: Table) -> np.ndarray:
