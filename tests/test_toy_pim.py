@@ -197,14 +197,16 @@ NAMES = {
 }
 
 
+WORDS: dict[type[ast.AST], str] = {ast.Name: "id", ast.Attribute: "attr", ast.arg: "arg", ast.keyword: "arg"}
+
+
 @cache
 def phrases(text: str) -> list[tuple[int, list[str]]]:
     """Words of each identifier and each string of a program."""
     found = []
     for node in ast.walk(ast.parse(text)):
-        said = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
-        words = re.findall(r"\w+", said)
-        words += [word for field in ("id", "attr", "arg") if isinstance(word := getattr(node, field, None), str)]
+        said = node.value if isinstance(node, ast.Constant) else getattr(node, WORDS.get(type(node), ""), None)
+        words = re.findall(r"\w+", said) if isinstance(said, str) else []
         found += [(getattr(node, "lineno", 0), words)] if words else []
     return found
 
