@@ -113,7 +113,8 @@ def each_program_runs() -> Generator[None]:
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests of numbers: figures that other tests draw are their labels."""
-    monkeypatch.setattr("pimloom.reports.figures.draw_svg", lambda label, draw, height_in: escape(label))
+    for module in ("figures", "spans"):
+        monkeypatch.setattr(f"pimloom.reports.{module}.draw_svg", lambda label, draw, height_in: escape(label))
 
 
 @pytest.fixture(scope="session")

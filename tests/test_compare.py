@@ -70,6 +70,7 @@ def test_the_page(four):
     assert groups == {f"{system}, {step}" for system in FOUR.split(",") for step in ("prompt", "decode")}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_system_that_cannot_is_a_row_with_its_reason(tmp_path):
     found = pimloom.compare(
         ["pim_gpt", "npu_only"], model="gpt2", prompt=8, generate=3, batch=2, html=tmp_path / "page"
@@ -196,6 +197,7 @@ def test_why_names_what_is_gained_and_lost():
     )
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_every_table_and_figure_of_the_page_has_a_caption(tmp_path: Path) -> None:
     """Columns of parts without any figure are left out, and what was asked is counted as people do."""
     found = pimloom.compare(["pim_gpt", "gpu_a100"], model="gpt2", prompt=4, generate=2, html=tmp_path / "page")

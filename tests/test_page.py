@@ -53,7 +53,8 @@ def figures() -> list[Figure]:
         stacked_bars(
             "Where the energy goes",
             MODELS,
-            {cause: [b * (nth + 2) / 900 for b in base] for nth, cause in enumerate([*CAUSES, "leakage", "other"])},
+            {cause: [b * (nth + 2) / 900 for b in base] for nth, cause in enumerate([*CAUSES, "leakage"])}
+            | {"other": [*base[:-1], None]},
             xlabel="Model",
             ylabel="Energy per token [mJ]",
             caption=caption,

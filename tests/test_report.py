@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from markupsafe import escape
 
 from pimloom.reports.page import render
 from pimloom.reports.pim_gpt import study
@@ -210,12 +209,6 @@ def doctored(found: Findings, model: str, **changes: Any) -> Findings:
     point = Point("pim_gpt", model)
     changed: dict[Point, Result] = {**found.results, point: msgspec.structs.replace(found.results[point], **changes)}
     return Findings(changed)
-
-
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For what does not look at figures, which take long."""
-    monkeypatch.setattr("pimloom.reports.figures.draw_svg", lambda label, draw, height_in: escape(label))
 
 
 @pytest.mark.usefixtures("undrawn")

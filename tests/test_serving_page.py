@@ -27,6 +27,7 @@ def test_a_page_of_a_trace_whose_name_is_no_markup(tmp_path):
     assert "<b onload" not in page and "&lt;b onload=x&gt;&amp;.csv" in page
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_preemptions_and_pools_with_a_single_request():
     squeezed = pimloom.serve("gpu_a100", **SERVE | {"arrivals": "burst", "lengths": "64:200"}, blocks=60)
     titles = [figure.title for figure in over_time(squeezed, Over(0.0, squeezed.time_s, 40))]
