@@ -58,6 +58,14 @@ class Named(NamedTuple):
     groups: int = 1
 
 
+class Made(NamedTuple):
+    """What becomes of an operator in every layer that is like its own."""
+
+    named: Named
+    moved_bytes: float
+    task: Task
+
+
 Said = Callable[[Op], Talk]  # what devices send one another
 
 
@@ -98,25 +106,29 @@ def chain_of(
     kernels = max(gpu.kernels_per_layer - llm.parallel_attention, 0)
     launch = round(kernels * gpu.launch_us * PS_PER_US / PS_PER_NS) * PS_PER_NS
     alike = {layer: group[0] for group in equal_layers(llm, range(device.share.layers)) for layer in group}
-    known = dict[int, list[Named | Op]]()
+    known, rows = dict[int, list[Op | Made]](), batch.rows
+
+    def made_of(each: Named) -> Made:
+        return Made(each, device.moved_bytes(each.work), _task(device, each, rows, weave))
+
     for layer in range(device.share.layers):
         if (first := alike[layer]) not in known:
-            known[first] = list(works_of(device, batch, first))
+            known[first] = [each if isinstance(each, Op) else made_of(each) for each in works_of(device, batch, first)]
         fused = within = False
-        for each in known[first]:
-            if isinstance(each, Op):
-                talk = said(each)
+        for one in known[first]:
+            if isinstance(one, Op):
+                talk = said(one)
                 sent += talk.sent_bytes
                 tasks.append(Task("all-reduce", float(talk.ps), (0.0, 0.0, 1.0, 0.0)))
                 fused, within = weave is not None, talk.norms
                 continue
-            moved += device.moved_bytes(each.work)
+            each, made = one.named, one.task
+            moved += one.moved_bytes
             if fused and each.work.name in FUSED:
                 more = 0.0 if within else device.work_ps(each.work) / device.share.tp
                 tasks[-1] = tasks[-1]._replace(alone=tasks[-1].alone + more)
                 continue
             fused = False
-            made = _task(device, each, batch.rows, weave)
             attends = each.op is None and len(ready) == layer
             if weave is not None and tasks and tasks[-1].name == COMPUTE:  # up to a collective they are one turn
                 tasks[-1] = tasks[-1]._replace(alone=tasks[-1].alone + made.alone)
