@@ -1,6 +1,6 @@
 """How long iterations take: each simulated, or only some of them and the others read between these."""
 
-from bisect import bisect
+from bisect import bisect, insort
 from collections.abc import Callable
 from math import hypot, sqrt
 from typing import NamedTuple
@@ -24,6 +24,7 @@ class Pace:
     def __init__(self, step: Callable[[np.ndarray, np.ndarray], float], every: int) -> None:
         self._step, self._every = step, every
         self._asked: list[tuple[int, int, float]] = []  # batch, tokens, seconds
+        self._known: dict[int, _Known] = {}  # of each batch size
         self._read = 0  # since one was simulated
         self._off: list[tuple[int, float]] = []  # iterations read before one was simulated; what that was off [s]
         self._total_s = 0.0
@@ -41,6 +42,7 @@ class Pace:
             if near and self._read:
                 self._off.append((self._read, self._line(batch, total).seconds - seconds))
             self._read = 0
+            self._known.setdefault(batch, _Known([], {})).learn(total, len(self._asked))
             self._asked.append((batch, total, seconds))
             self.weights.append(1.0)
         else:
@@ -69,16 +71,37 @@ class Pace:
 
     def _line(self, batch: int, total: int) -> "_Line":
         """What is read for an iteration; one like it was simulated."""
-        alike = {t: n for n, (b, t, _) in enumerate(self._asked) if abs(batch - b) <= CHANGE * b}
-        totals = sorted(alike)
-        seconds = [self._asked[alike[t]][2] for t in totals]
-        behind = bisect(totals, total)
-        if behind in (0, len(totals)):
-            end = min(behind, len(totals) - 1)
-            return _Line(seconds[end], {alike[totals[end]]: 1.0})
-        low, high = totals[behind - 1 : behind + 1]
-        share = (total - low) / (high - low)
-        return _Line(float(np.interp(total, totals, seconds)), {alike[low]: 1 - share, alike[high]: share})
+        alike = [known for b, known in self._known.items() if abs(batch - b) <= CHANGE * b]
+        beside = [known.beside(total) for known in alike]
+        lows = [low for low, _ in beside if low is not None]
+        highs = [high for _, high in beside if high is not None]
+        ends = [max(lows)] if lows else []
+        ends += [min(highs)] if highs else []
+        places = [max(known.last[end] for known in alike if end in known.last) for end in ends]
+        if len(ends) == 1:
+            return _Line(self._asked[places[0]][2], {places[0]: 1.0})
+        share = (total - ends[0]) / (ends[1] - ends[0])
+        seconds = np.interp(total, ends, [self._asked[place][2] for place in places])
+        return _Line(float(seconds), dict(zip(places, (1 - share, share), strict=True)))
+
+
+class _Known(NamedTuple):
+    """Totals of tokens that were simulated, in order; of each the last iteration."""
+
+    totals: list[int]
+    last: dict[int, int]
+
+    def learn(self, total: int, place: int) -> None:
+        """One more iteration."""
+        if total not in self.last:
+            insort(self.totals, total)
+        self.last[total] = place
+
+    def beside(self, total: int) -> tuple[int | None, int | None]:
+        """The next total up to this one, and the next above it; None beyond an end."""
+        behind = bisect(self.totals, total)
+        low, high = self.totals[max(behind - 1, 0) : behind], self.totals[behind : behind + 1]
+        return low[0] if low else None, high[0] if high else None
 
 
 class _Line(NamedTuple):
