@@ -6,7 +6,7 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pimloom.sweeping.crew.worker import Finished
@@ -72,6 +72,7 @@ def fill(cluster: Any, *fillings: list[int], store: Store | None = None) -> list
     return store.kept
 
 
+@settings(max_examples=50)
 @given(
     workers=st.integers(1, 9),
     point_s=st.sampled_from([1e-5, 0.001, 0.02, 0.2, 3.0]),
@@ -110,6 +111,7 @@ def test_a_worker_takes_its_share_of_what_is_left() -> None:
     assert [len(chunk) for chunk in cluster.sent] == [10, 7, 5, 4, 4, 4, 4, 2]
 
 
+@settings(max_examples=50)
 @given(st.integers(0, 10**6), st.lists(st.lists(st.sampled_from([0, 1, 3, 64, 300]), max_size=8), max_size=4))
 def test_each_once_on_a_moody_cluster(seed: int, fillings: list[list[int]]) -> None:
     """Whatever becomes of its workers; a point is sent again only if it came back, and then again."""
