@@ -41,7 +41,7 @@ def test_points_of_a_sweep_are_runs(tmp_path: Path) -> None:
         ("batch: 4|batch: 4, tp: 2", "workload.tp: unknown key, expected one of model, batch, prompt, generate, every"),
         (
             "device.stacks: [5, 6]|device.part.timing.tRFX: [5]",
-            "--set device.part.timing.tRFX: no such key in hbm3",
+            "device.part.timing.tRFX: no such key in hbm3",
         ),
     ],
 )
