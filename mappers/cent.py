@@ -7,6 +7,7 @@ banks, an output to a bank; keys lie token by token over the banks, values dimen
 channel.
 """
 
+from array import array
 from typing import NamedTuple
 
 import numpy as np
@@ -93,7 +94,7 @@ class Program:
     """Instructions as they are added, for all channels of the layers that work side by side."""
 
     def __init__(self, place: Place) -> None:
-        self.place, self._rows = place, list[np.ndarray]()
+        self.place, self._words = place, array("q")  # N_INSTRUCTION of each
         self._cuts = list[tuple[str, int]]()
         self._used = 0
 
@@ -119,15 +120,15 @@ class Program:
     ) -> None:
         """One instruction for the channels of a mask (None: of all layers), n times."""
         channels = self.of_layers(self.place.block_channels) if mask is None else mask
-        self._rows.append(np.tile([OP[name], times, channels, bank, row], (n, 1)))
+        self._words.extend((OP[name], times, channels, bank, row) * n)
 
     def wait(self) -> None:
         """SYNC, or EOC at the end."""
-        self._rows.append(np.array([[SYNC, 1, 0, -1, -1]]))
+        self._words.extend((SYNC, 1, 0, -1, -1))
 
     def pass_by(self) -> None:
         """What no channel sees: a sum in the near-memory unit."""
-        self._rows.append(np.array([[NOTHING, 0, 0, -1, -1]]))
+        self._words.extend((NOTHING, 0, 0, -1, -1))
 
     def access(self, name: str, columns: int, banks: np.ndarray, row: int) -> None:
         """RD or WR of so many columns of each of a layer's banks, column by column, for all layers."""
@@ -144,31 +145,31 @@ class Program:
         bank = np.broadcast_to((banks % place.banks)[:, None], channel.shape).ravel()
         mask = np.left_shift(np.int64(1), place.channels - 1 - channel.ravel() % place.channels)
         once = np.stack([np.full_like(mask, OP[name]), np.ones_like(mask), mask, bank, np.full_like(mask, row)], axis=1)
-        self._rows.append(np.tile(once, (columns, 1)))
+        self._words.frombytes(once.astype(np.int64).tobytes() * columns)
 
     def rowed(self, name: str, times: int, rows: np.ndarray, mask: int) -> None:
         """An instruction for each of several rows."""
         found = np.tile(np.array([OP[name], times, mask, -1, 0], np.int64), (len(rows), 1))
         found[:, -1] = rows
-        self._rows.append(found)
+        self._words.frombytes(found.tobytes())
 
     def cut(self, name: str) -> None:
         """What was added since the last cut is a piece of this name."""
-        self._cuts.append((name, len(self._rows)))
+        self._cuts.append((name, len(self._words) // N_INSTRUCTION))
 
     def pieces(self) -> list[tuple[str, np.ndarray]]:
         """Instructions by the names of their pieces, in order."""
         starts = [0, *(end for _, end in self._cuts)]
-        return [(name, _joined(self._rows[start:end])) for start, (name, end) in zip(starts, self._cuts, strict=False)]
+        every = self._instructions()
+        return [(name, every[start:end]) for start, (name, end) in zip(starts, self._cuts, strict=False)]
 
     def end(self) -> np.ndarray:
         """int64[instructions, N_INSTRUCTION], the last one EOC."""
         self.wait()
-        return _joined(self._rows)
+        return self._instructions()
 
-
-def _joined(rows: list[np.ndarray]) -> np.ndarray:
-    return np.concatenate(rows).astype(np.int64).reshape(-1, N_INSTRUCTION)
+    def _instructions(self) -> np.ndarray:
+        return np.array(self._words, np.int64).reshape(-1, N_INSTRUCTION)
 
 
 def columns_of(elements: int, place: Place) -> int:
