@@ -43,7 +43,7 @@ def test_scores_are_all_there_however_many_devices_share_a_layer(devices: int, t
 def test_no_key_takes_the_place_of_another() -> None:
     place, layer = deal(8, 1, 8).place, deal(8, 1, 8).layer
     spots = set[tuple[int, ...]]()
-    for context in range(1, 1200, 7):
+    for context in (n + turn * place.layer_banks for n in (1, 2, 17, 300, 511, 512) for turn in range(3)):
         program = dict(layer_pieces(layer, place, context)[1])["new token"]
         written = program[program[:, 0] == COMMANDS.index("WR")]
         mine = {tuple(spot) for spot in written[:, [MASK, BANK, ROW]].tolist()}
@@ -202,13 +202,14 @@ def test_only_messages_that_are_sent_draw(devices: int, stages: int, tensor: int
 @pytest.mark.parametrize("devices", [1, 3, 8, 32])
 def test_a_layer_whose_next_one_is_beside_it_sends_nothing(devices: int) -> None:
     """A token crosses the link once a device, in time as in energy, however many layers lie side by side in each."""
-    found = deal(devices, 32, 1)
+    system = load_system("cent", {"devices": str(devices)})
+    found = placed(system, SMALL, 32, 1, released=False)
     cost = found.token(1)
-    leg_ns = 180 + 43 * 256 / (144 // devices * 8 * 0.5 * 2**30) * 1e9  # 4096 values in 128 messages, three to a flit
+    leg_ns = 180 + 11 * 256 / (144 // devices * 8 * 0.5 * 2**30) * 1e9  # 1024 values in 32 messages, three to a flit
     used = -(-32 // -(-32 // devices))
     assert cost.layer.link * 32 == pytest.approx(used * leg_ns * 1e-6)
-    assert cost.energy_pj["link"] == pytest.approx(used * 4096 * 16 * 4.4)
+    assert cost.energy_pj["link"] == pytest.approx(used * 1024 * 16 * 4.4)
     stage = cost.layer.pim + cost.layer.near_memory + leg_ns * 1e-6  # the slowest one: it sends
-    assert deal(devices, 32, 1).beat_ms(cost) == pytest.approx(max(stage, cost.token_ms / 32))
-    released = placed(load_system("cent", {"devices": str(devices)}), LLM, 32, 1, released=True)
+    assert placed(system, SMALL, 32, 1, released=False).beat_ms(cost) == pytest.approx(max(stage, cost.token_ms / 32))
+    released = placed(system, SMALL, 32, 1, released=True)
     assert released.token(1).layer.link == pytest.approx(leg_ns * 1e-6)
