@@ -1,7 +1,9 @@
 """The plan of the house: which room may import which."""
 
 import ast
+import re
 from collections.abc import Iterator, Set
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -43,17 +45,28 @@ EXCEPTIONS: dict[str, tuple[set[str], str]] = {  # file -> what it enters beyond
 }
 TOP = {room.split("/")[0] for room in MAY_IMPORT}
 BANNED_NAMES = {"utils", "common", "base", "manager", "helper"}
+IMPORT = re.compile(r"\bimport\b")
+AT_HEAD = re.compile(r"^[ \t]*((?:from|import)[ \t][^\n(]*(?:\([^()]*\))?)", re.MULTILINE)  # of a line
 FILES = [path for room in sorted(TOP) for path in sorted((ROOT / room).rglob("*.py"))]
 
 
 def imports(source: str) -> Iterator[tuple[str, str]]:
     """Every module that `source` imports, at any depth, and what it takes from it; a relative one keeps its dots."""
-    for node in statements(ast.parse(source)):
+    for node in statements(parsed(source)):
         if isinstance(node, ast.Import):
             yield from ((alias.name, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             module = "." * node.level + (node.module or "")
             yield from ((module, f"{module}.{alias.name}") for alias in node.names)
+
+
+def parsed(source: str) -> ast.Module:
+    """Its imports, and text that looks like some, in a fifth of the time; or all, where one may be hidden."""
+    found = "\n".join(AT_HEAD.findall(source))
+    with suppress(SyntaxError):
+        if len(IMPORT.findall(found)) == len(IMPORT.findall(source)):
+            return ast.parse(found)
+    return ast.parse(source)
 
 
 def statements(tree: ast.AST) -> Iterator[ast.AST]:
@@ -125,6 +138,11 @@ def test_an_exception_is_still_needed(name):
         (
             "arch/part.py",
             "def f():\n    import pimloom.energy",
+            "arch/part.py imports {'energy'}; arch may import nothing of ours",
+        ),
+        (
+            "arch/part.py",
+            "'import this'; from pimloom import (  # as (they) do\n    arch, energy)\nimport re",
             "arch/part.py imports {'energy'}; arch may import nothing of ours",
         ),
         (
