@@ -43,7 +43,7 @@ def check_trace(table: Table, trace: np.ndarray, *, due_ck: int | None = None, l
     for start in range(0, len(trace), PIECE):
         base = int(np.searchsorted(clock, clock[start] - reach))  # what may still bind the commands of this piece
         piece = trace[base : start + PIECE]
-        for one in (_timing(table, piece, start - base), _buses(table, piece, start - base)):
+        for one in (_timing(table, piece, start - base, limit), _buses(table, piece, start - base)):
             found += [v._replace(at=v.at + base) for v in one]
         found += _row_states(table, trace, start, opened)
     if due_ck is not None and len(trace):
@@ -95,8 +95,8 @@ def _members(ptr: np.ndarray, which: np.ndarray, rules: int) -> np.ndarray:
     return found
 
 
-def _timing(table: Table, trace: np.ndarray, start: int) -> Iterator[Violation]:
-    """Broken timing rules of the commands from `start` on."""
+def _timing(table: Table, trace: np.ndarray, start: int, limit: int) -> Iterator[Violation]:
+    """Broken timing rules of the commands from `start` on; of each at least the first `limit`, if there are as many."""
     rules, cmd = table.rules, trace["cmd"]
     total = len(rules.wait)
     afters = _members(rules.after_ptr, rules.after_rule, total)
@@ -106,10 +106,10 @@ def _timing(table: Table, trace: np.ndarray, start: int) -> Iterator[Violation]:
     nodes, scope = _nodes(rules, trace), rules.scope[cmd]
     wide = (befores & (rules.scope < rules.level[:, None]) & present).any(axis=1)
     for rule in np.flatnonzero(alive & (wide | (rules.sibling > 0))).tolist():
-        for i, j in _far_apart(rules, rule, nodes, scope, trace["clock"], afters[rule][cmd], befores[rule][cmd]):
-            if i >= start:
-                said = _waited(table, trace[i], trace[j], int(rules.window[rule]), int(rules.wait[rule]))
-                yield Violation(i, "rule", rule, said)
+        pairs = _far_apart(rules, rule, nodes, scope, trace["clock"], afters[rule][cmd], befores[rule][cmd])
+        for i, j in _first(np.array(list(pairs), np.int64).reshape(-1, 2), start, limit):
+            said = _waited(table, trace[i], trace[j], int(rules.window[rule]), int(rules.wait[rule]))
+            yield Violation(i, "rule", rule, said)
     alive &= ~wide & (rules.sibling == 0)
     for level in Level:
         mine = np.flatnonzero(alive & (rules.level == level))
@@ -126,9 +126,16 @@ def _timing(table: Table, trace: np.ndarray, start: int) -> Iterator[Violation]:
             b, nth = b[nth >= 0], nth[nth >= 0]
             a = a[nth]
             broken = (t[b] - t[a] < wait) & (node[a] == node[b])
-            for i, j in zip(order[b[broken]], order[a[broken]], strict=True):
-                if i >= start:
-                    yield Violation(int(i), "rule", int(r), _waited(table, trace[i], trace[j], window, wait))
+            for i, j in _first(np.stack([order[b[broken]], order[a[broken]]], axis=1), start, limit):
+                yield Violation(i, "rule", int(r), _waited(table, trace[i], trace[j], window, wait))
+
+
+def _first(pairs: np.ndarray, start: int, limit: int) -> list[tuple[int, int]]:
+    """Those of [command, what it follows] whose command is one of the first `limit` from `start` on."""
+    pairs = pairs[pairs[:, 0] >= start]
+    if 0 < limit < len(pairs):
+        pairs = pairs[pairs[:, 0] <= np.partition(pairs[:, 0], limit - 1)[limit - 1]]
+    return [(i, j) for i, j in pairs.tolist()]
 
 
 def _far_apart(
