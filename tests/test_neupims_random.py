@@ -48,11 +48,18 @@ def test_commands_and_clocks(part, cases):
     assert_equal(range(part * cases, (part + 1) * cases), 4)
 
 
-@pytest.mark.parametrize("cases", [12, slow(CASES)])
-@pytest.mark.parametrize("per_group", [1, 2, 8])
+@pytest.mark.parametrize(
+    ("per_group", "cases"),
+    [
+        (1, (0, 1, 2, 3, 4, 5, 8)),
+        (2, (0, 1, 2, 3, 4, 5)),
+        (8, (0, 1, 2, 3, 4, 5, 7, 11)),
+        *(slow(per_group, range(CASES)) for per_group in (1, 2, 8)),
+    ],
+)
 def test_groups_of_any_number_of_banks(per_group, cases):
     """Of several groups in a rank: with one alone the table keeps the waits between two."""
-    assert_equal(range(1000 * per_group, 1000 * per_group + cases), per_group)
+    assert_equal([1000 * per_group + case for case in cases], per_group)
 
 
 def assert_equal(seeds, per_group):
