@@ -86,7 +86,7 @@ def theirs(lines: list[str], t: dict[str, int], channels: int, refresh: bool = F
     return (cycles, commands, [len(c.active) for c in every]) if cycles else (None, [], [])
 
 
-@pytest.mark.parametrize("chunk", [*range(2), *map(slow, range(2, 40))])
+@pytest.mark.parametrize("chunk", [0, *map(slow, range(1, 40))])
 def test_random_programs(chunk: int) -> None:
     """Every command of every channel at its clock, with the part's timings and with others."""
     for seed in range(40 * chunk, 40 * chunk + 40):
@@ -100,7 +100,7 @@ def test_random_programs(chunk: int) -> None:
         assert ours(lines, part_of(t), channels) == expected, seed
 
 
-@pytest.mark.parametrize("chunk", [*range(2), *map(slow, range(2, 30))])
+@pytest.mark.parametrize("chunk", [0, *map(slow, range(1, 30))])
 def test_random_programs_with_refresh(chunk: int) -> None:
     refreshed = 0
     for seed in range(30 * chunk, 30 * chunk + 30):
