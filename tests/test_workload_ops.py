@@ -1,5 +1,6 @@
 """Operators of models: every field counts, sums hold, and a layer is what English rules in plain loops say it is."""
 
+from random import Random
 from typing import Any
 
 import msgspec
@@ -289,7 +290,7 @@ def test_shards_that_do_not_come_out_even(shard: Shard, said: str) -> None:
 @settings(max_examples=150, deadline=None)
 @given(
     st.integers(0, 200), st.integers(1, 8), st.integers(0, 24),
-    st.floats(0, 4) | st.lists(st.integers(0, 50), min_size=32, max_size=32).filter(any),
+    st.floats(0, 4) | st.integers(0, 2**32).map(lambda seed: Random(seed).choices([0] * 30 + [*range(51)], k=32)),
 )  # fmt: skip
 def test_every_token_goes_to_its_number_of_experts(rows: int, each: int, more: int, how: Any) -> None:
     experts = each + more
