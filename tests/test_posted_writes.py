@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pimloom
@@ -44,6 +44,7 @@ def test_our_controller_writes_all(folder: Path) -> None:
     assert found.commands["WR"] == 2 and found.warnings == []
 
 
+@settings(max_examples=50)
 @given(
     places=st.lists(st.integers(0, 60), min_size=1, max_size=80),
     gap=st.integers(0, 40),
