@@ -10,12 +10,12 @@ import typer
 from pimloom.answer import Answer
 from pimloom.arch.error import GateError, UserError
 from pimloom.arch.version import __version__
-from pimloom.commands.counts import number
 from pimloom.commands.output import Json, Quiet, answer
 from pimloom.commands.outputs import check_folder, check_outputs
 from pimloom.commands.rtl_options import (
     PART,
     Bench,
+    ClockMhz,
     Columns,
     DataflowName,
     Name,
@@ -249,14 +249,7 @@ def power(
     part: PartName = PART,
     commands: Annotated[int, typer.Option(metavar="N", min=1, max=10**6, help="Commands of the run, at least.")] = 500,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random stimulus.")] = 0,
-    clock_mhz: Annotated[
-        float,
-        typer.Option(
-            metavar="MHZ",
-            parser=number(0.001, 100_000),
-            help="Clock rate that power is told at, 0.001 to 100,000 [MHz].",
-        ),
-    ] = 100.0,
+    clock_mhz: ClockMhz = 100.0,
     sub_batches: SubBatches = None,
     rows: Rows = None,
     columns: Columns = None,

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from pimloom.commands.completing import names
-from pimloom.commands.counts import count
+from pimloom.commands.counts import count, number
 
 PART = "gddr6_pim_gpt"
 
@@ -65,6 +65,12 @@ Columns = Annotated[
 ]
 DataflowName = Annotated[
     Dataflow | None, typer.Option("--dataflow", help="Weights or outputs stay in an array.", show_default="ws")
+]
+ClockMhz = Annotated[
+    float,
+    typer.Option(
+        metavar="MHZ", parser=number(0.001, 100_000), help="Clock rate that power is told at, 0.001 to 100,000 [MHz]."
+    ),
 ]
 RefreshName = Annotated[
     Refresh | None,
