@@ -30,7 +30,7 @@ def test_stages_of_a_pipeline(tmp_path, system, number):
         ("run", "t4", *GPT2, "--generate", "1"),
         ("run", "gpu_a100", *GPT2, "--requests", "alpaca", "--batch", "2"),
         ("run", "neupims", *GPT2, "--requests", "alpaca", "--batch", "2"),
-        ("trace", "ddr4", "--pattern", "sequential", "--requests", "9"),
+        ("trace", "ddr4", "--pattern", "random", "--requests", "9"),
     ],
 )
 @pytest.mark.parametrize("seed", [-1, 1 << 64])
