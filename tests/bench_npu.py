@@ -37,12 +37,12 @@ ITERATIONS, EVERY, BATCH = 1000, 100, 256
 
 def npu_lines(peers: Mapping[str, str] = {}) -> list[Line]:
     """Each run, many iterations, and the memory that all of it took. peers: what runs NeuPIMs on requests, by name."""
-    rest = [Line(*line) for line in _iterations()]
     if not SHARED.exists():
-        return [Line("NPU and PIM", f"skipped: no {SHARED}"), *rest]
+        return [Line("NPU and PIM", f"skipped: no {SHARED}"), *(Line(*line) for line in _iterations())]
     with (SHARED / "summary.csv").open() as file:
         theirs = {row["run"]: float(row["user_s"]) for row in csv.DictReader(file)}
-    return [*(_layer(name, theirs[name], peers.get(f"neupims_{name.partition('-')[0]}")) for name in RUNS), *rest]
+    layers = [_layer(name, theirs[name], peers.get(f"neupims_{name.partition('-')[0]}")) for name in RUNS]
+    return [*layers, *(Line(*line) for line in _iterations())]
 
 
 def _layer(name: str, recorded_s: float, peer: str | None) -> Line:
