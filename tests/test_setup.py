@@ -1,0 +1,66 @@
+"""Which interpreter `make setup` makes .venv with."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SETUP = Path(__file__).resolve().parent.parent / ".ci" / "setup"
+OLD = "exit 1"
+PLAIN = f'case "$2" in *optimizations*) exit 1 ;; esac; exec "{sys.executable}" "$@"'  # as pyenv builds them
+FAST = f'case "$2" in *optimizations*) exit 0 ;; esac; exec "{sys.executable}" "$@"'
+
+
+def chosen(
+    folder: Path, interpreters: dict[str, str], wanted: str | None = None, script: Path = SETUP
+) -> subprocess.CompletedProcess[str]:
+    """What `.ci/setup python` says where these are found first."""
+    for name in ("python3", "python3.13", "python3.12", "python3.11"):  # the machine's own are hidden
+        file = folder / name
+        file.write_text(f"#!/bin/sh\n{interpreters.get(name, OLD)}\n")
+        file.chmod(0o755)
+    given = {k: v for k, v in os.environ.items() if k != "PYTHON"} | ({"PYTHON": wanted} if wanted else {})
+    given["PATH"] = f"{folder}:{os.environ['PATH']}"
+    return subprocess.run(["bash", script, "python"], check=False, capture_output=True, text=True, env=given)
+
+
+@pytest.mark.parametrize(
+    ("interpreters", "name"),
+    [
+        ({"python3": FAST, "python3.13": FAST}, "python3"),
+        ({"python3": PLAIN, "python3.12": FAST}, "python3.12"),
+        ({"python3": OLD, "python3.13": PLAIN, "python3.11": FAST}, "python3.11"),
+    ],
+)
+def test_the_first_that_is_built_with_optimizations(tmp_path: Path, interpreters: dict[str, str], name: str) -> None:
+    run = chosen(tmp_path, interpreters)
+    assert run.returncode == 0
+    assert run.stdout.endswith(f"the interpreter for .venv is {tmp_path / name}\n")
+    passed_over = PLAIN in interpreters.values()
+    assert ("is built without optimizations (PYTHON=" in run.stdout) == passed_over
+
+
+def test_one_that_is_named_is_taken(tmp_path: Path) -> None:
+    run = chosen(tmp_path, {"python3": FAST, "python3.12": PLAIN}, wanted="python3.12")
+    assert run.stdout == f"setup: the interpreter for .venv is {tmp_path / 'python3.12'}\n"
+
+
+def test_one_that_is_named_and_too_old_is_refused(tmp_path: Path) -> None:
+    run = chosen(tmp_path, {"python3": FAST}, wanted="python3.11")
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr == "setup: PYTHON is python3.11, which is not Python 3.11, 3.12 or 3.13\n"
+
+
+def test_where_none_is_built_so_the_first_is_taken(tmp_path: Path) -> None:
+    setup = SETUP.read_text()
+    assert " /usr/bin/python3;" in setup
+    script = tmp_path / ".ci" / "setup"  # one that does not know of the distribution's
+    script.parent.mkdir()
+    script.write_text(setup.replace(" /usr/bin/python3;", ";"))
+    run = chosen(tmp_path, {"python3": OLD, "python3.12": PLAIN, "python3.11": PLAIN}, script=script)
+    assert run.stdout == f"setup: the interpreter for .venv is {tmp_path / 'python3.12'}\n"
+    none = chosen(tmp_path, {}, script=script)
+    assert none.returncode == 2
+    assert none.stderr.startswith("setup: Python 3.11, 3.12 or 3.13 is needed, but found")
