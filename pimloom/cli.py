@@ -115,7 +115,7 @@ def main() -> None:
             import traceback
 
             traceback.print_exc()
-        code = INTERRUPTED if raised.interrupted else say(error)
+        code = INTERRUPTED if raised.interrupted else say(error, shown=debug)
     except SystemExit as end:  # typer and rich end a process whose output nobody reads
         if not isinstance(end.__context__, BrokenPipeError):
             raise

@@ -14,8 +14,8 @@ LONGEST_WORD = 400
 UNREAD = 0  # who closes our stdout has read what they wanted
 
 
-def say(error: Exception) -> int:
-    """Print an error in one line; returns the exit code."""
+def say(error: Exception, shown: bool = False) -> int:
+    """Print an error in one line; returns the exit code. shown: its traceback has been printed."""
     usage = typer.BadParameter.__mro__[1]  # UsageError: typer carries its own click and does not export it
     if isinstance(error, usage):
         context = getattr(error, "ctx", None)
@@ -43,7 +43,8 @@ def say(error: Exception) -> int:
         _drop_output()
         print(f"pimloom: cannot write the output: {one_line(why)}", file=sys.stderr)
         return 2
-    print(f"pimloom: internal error: {type(error).__name__}: {one_line(error)} (--debug shows where)", file=sys.stderr)
+    where = "" if shown else " (--debug shows where)"
+    print(f"pimloom: internal error: {type(error).__name__}: {one_line(error)}{where}", file=sys.stderr)
     return 1
 
 

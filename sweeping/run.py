@@ -66,13 +66,15 @@ def run_sweep(source: Path | Mapping[str, Any], out: Path | None, options: Optio
     _check(options)
     folder = folder_of(source, out)
     sweep, text = read_source(source)
-    base = base_of(sweep)
     try:
+        base = base_of(sweep)
         check_points(base, sweep)
         check_columns(sweep, base)
-    except UserError as error:  # what `--set` says of a place
-        where = "" if isinstance(source, Mapping) else f"{source}: "
-        raise UserError(where + str(error).removeprefix(f"{SET} ")) from None
+    except UserError as error:  # what `--set` says of a place, or of a sweep that has a name alone
+        why = str(error).removeprefix(f"{SET} ")
+        if not isinstance(source, Mapping):
+            why = f"{source}: {why.removeprefix(f'{sweep.name}: ')}"
+        raise UserError(why) from None
     if options.scheduler is not None and not folder.exists():
         _knock(options.scheduler)  # so that a wrong address begins no sweep
     settle(folder, sweep, text)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 from rich.console import Console
@@ -100,8 +100,8 @@ def _started() -> float:
     return time.perf_counter() - start
 
 
-def lines(names: Sequence[str], peers: Mapping[str, str]) -> Iterator[Line]:
-    """The lines of these groups."""
+def lines(names: Sequence[str], given: Sequence[str]) -> Iterator[Line]:
+    """The lines of these groups. given: peers as they are typed. Raises SystemExit."""
     from tests.bench_fabric import fabric_lines
     from tests.bench_growth import growth_lines
     from tests.bench_memory import memory_lines
@@ -124,6 +124,7 @@ def lines(names: Sequence[str], peers: Mapping[str, str]) -> Iterator[Line]:
     }
     if unknown := [name for name in names if name not in groups]:
         raise SystemExit(f"bench: unknown group {unknown[0]!r}; known: {', '.join(groups)}")
+    peers = read_peers(given, names)
     for name in names or groups:
         yield from (Line(*line) for line in groups[name]())
 
@@ -135,7 +136,7 @@ def main() -> None:
     parser.add_argument("--peer", action="append", default=[], help="NAME=PATH, or NAME='PATH … {config} … {trace} …'")
     given = parser.parse_args()
     grid = Grid("bench", "measured", "whole command", "peer", "target", box=None)
-    for line in lines(given.groups, read_peers(given.peer, given.groups)):
+    for line in lines(given.groups, given.peer):
         grid.add_row(line.what, line.measured, line.command, line.peer, line.target)
     Console(width=140).print(grid)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pimloom.arch.system import HERE
+from pimloom.failing import say
 from tests.command import ENVIRONMENT, PIMLOOM, Done, call, snapshot, spawn
 from tests.slow import slow
 
@@ -241,6 +242,12 @@ def test_the_same_in_a_process_of_its_own(nth: int) -> None:
 def test_debug_shows_the_traceback() -> None:
     done = spawn("run", "none", "--model", "gpt2", "--debug")
     assert done.code == 2 and "Traceback" in done.err and "UserError: unknown system 'none'" in done.err
+
+
+def test_an_internal_error_names_the_option_that_shows_where(capsys: pytest.CaptureFixture[str]) -> None:
+    for shown, where in ((False, " (--debug shows where)"), (True, "")):
+        assert say(ZeroDivisionError("x"), shown) == 1
+        assert capsys.readouterr().err == f"pimloom: internal error: ZeroDivisionError: x{where}\n"
 
 
 def test_a_full_disk_is_no_internal_error() -> None:

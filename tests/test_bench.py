@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench import lines
 from tests.bench_commands import least, pimloom, read_peers, spent, words_of
 
 
@@ -42,6 +43,13 @@ def test_a_peer_is_a_path_or_a_line(tmp_path: Path) -> None:
 def test_a_peer_that_cannot_run_is_refused(given: str, said: str) -> None:
     with pytest.raises(SystemExit, match=said):
         read_peers([given])
+
+
+def test_a_group_that_is_not_there_is_told_before_a_peer_that_has_no_line() -> None:
+    with pytest.raises(SystemExit, match="unknown group 'nope'; known: engine, growth, memory"):
+        next(lines(["nope"], ["dramsim3=/bin/sh"]))
+    with pytest.raises(SystemExit, match="no line for dramsim3"):
+        next(lines(["pim"], ["dramsim3=/bin/sh"]))
 
 
 def test_a_peer_of_lines_that_do_not_run_is_refused() -> None:

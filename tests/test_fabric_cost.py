@@ -131,6 +131,9 @@ def test_cost_with_faults_by_hand() -> None:
         aggregate(network_cost(bill(LOADED, "nvl72", 4)), 10, 11, 1)
     with pytest.raises(UserError, match="waste of nvl72 at fault ratio 0.7"):
         aggregate_rows([WastePoint("nvl72", 10, 1, 8, 0.7, 0.4, 11.0)], 1)
+    for price in (-1.0, 1e10, float("nan")):
+        with pytest.raises(UserError, match=f"price of a GPU {price}: expected a number from 0 to 1,000,000,000"):
+            aggregate_rows([], price)
     (lost,) = aggregate_rows([WastePoint("nvl36", 72, 4, 64, 0.0, 1.0, 0.0)], 1)
     assert lost["network_w_per_usable_gpu"] is None
 

@@ -1,6 +1,7 @@
 """Which interpreter `make setup` makes .venv with."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +10,22 @@ import pytest
 
 SETUP = Path(__file__).resolve().parent.parent / ".ci" / "setup"
 OLD = "exit 1"
-PLAIN = f'case "$2" in *optimizations*) exit 1 ;; esac; exec "{sys.executable}" "$@"'  # as pyenv builds them
-FAST = f'case "$2" in *optimizations*) exit 0 ;; esac; exec "{sys.executable}" "$@"'
+
+
+def built(flags: str = "", prefix: str = "/somewhere", headers: str | None = None) -> str:
+    """An interpreter like ours that says it was configured with these flags, for there, with its headers or others."""
+    told = f"import sys, sysconfig; sys.base_prefix = {prefix!r}"
+    told += f"; sysconfig.get_config_vars()['CONFIG_ARGS'] = {flags!r}"
+    if headers:
+        told += f"; sysconfig.get_path = lambda name: {headers!r}"
+    ours = shlex.quote(sys.executable)
+    return f'[ "$1" = -c ] || exec {ours} "$@"\nexec {ours} -c {shlex.quote(told + "; exec(sys.argv[1])")} "$2"'
+
+
+PLAIN = built("'--prefix=/somewhere' '--enable-shared'")  # as pyenv has it
+FAST = built("'--enable-optimizations' '--with-lto'")
+DISTRIBUTION = built("'--prefix=/usr' '--without-ensurepip'", prefix="/usr")
+HEADLESS = built("'--enable-optimizations'", headers="/nowhere")
 
 
 def chosen(
@@ -32,6 +47,8 @@ def chosen(
         ({"python3": FAST, "python3.13": FAST}, "python3"),
         ({"python3": PLAIN, "python3.12": FAST}, "python3.12"),
         ({"python3": OLD, "python3.13": PLAIN, "python3.11": FAST}, "python3.11"),
+        ({"python3": DISTRIBUTION, "python3.13": FAST}, "python3"),
+        ({"python3": PLAIN, "python3.13": HEADLESS, "python3.12": DISTRIBUTION}, "python3.12"),
     ],
 )
 def test_the_first_that_is_built_with_optimizations(tmp_path: Path, interpreters: dict[str, str], name: str) -> None:
@@ -53,14 +70,16 @@ def test_one_that_is_named_and_too_old_is_refused(tmp_path: Path) -> None:
     assert run.stderr == "setup: PYTHON is python3.11, which is not Python 3.11, 3.12 or 3.13\n"
 
 
-def test_where_none_is_built_so_the_first_is_taken(tmp_path: Path) -> None:
-    setup = SETUP.read_text()
-    assert " /usr/bin/python3;" in setup
-    script = tmp_path / ".ci" / "setup"  # one that does not know of the distribution's
+def test_the_distributions_comes_last_and_where_none_is_built_so_the_first(tmp_path: Path) -> None:
+    last, script = tmp_path / "distribution", tmp_path / ".ci" / "setup"
     script.parent.mkdir()
-    script.write_text(setup.replace(" /usr/bin/python3;", ";"))
-    run = chosen(tmp_path, {"python3": OLD, "python3.12": PLAIN, "python3.11": PLAIN}, script=script)
-    assert run.stdout == f"setup: the interpreter for .venv is {tmp_path / 'python3.12'}\n"
+    script.write_text(SETUP.read_text().replace(" /usr/bin/python3;", f" {last};"))
+    interpreters = {"python3": OLD, "python3.12": PLAIN, "python3.11": PLAIN}
+    for kind, name in ((DISTRIBUTION, "distribution"), (HEADLESS, "python3.12"), (OLD, "python3.12")):
+        last.write_text(f"#!/bin/sh\n{kind}\n")
+        last.chmod(0o755)
+        run = chosen(tmp_path, interpreters, script=script)
+        assert run.stdout.endswith(f"setup: the interpreter for .venv is {tmp_path / name}\n")
     none = chosen(tmp_path, {}, script=script)
     assert none.returncode == 2
     assert none.stderr.startswith("setup: Python 3.11, 3.12 or 3.13 is needed, but found")

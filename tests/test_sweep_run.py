@@ -69,6 +69,10 @@ HOSTILE = {
     PLAIN + "# " + "x" * 2_000_000: "1048576 bytes",
     PLAIN.replace("npu.clock_mhz", "npu.clock_mzh"): "npu.clock_mhz",
     PLAIN + "objectives: {tokens_per_d: max}\n": "tokens_per_s",
+    PLAIN + "constraints: ['tokens_per_d < 3']\n": "pimloom: s.yaml: constraints: 'tokens_per_d < 3'",
+    PLAIN + "set: {dram.part: nopart}\n": "nopart",
+    PLAIN.replace("npu.clock_mhz: [500, 1000]", "dram.part: [nopart, gddr6_aim]"): "nopart",
+    PLAIN.replace("model: gpt2, ", "").replace("npu.clock_mhz: [500, 1000]", "workload.model: [no, gpt2]"): "'no'",
     "": "",
     "[]": "",
 }
@@ -82,6 +86,7 @@ def test_hostile_files_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     began = time.monotonic()
     done = call("sweep", "s.yaml")
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), done.err
+    assert done.err.startswith("pimloom: s.yaml:"), done.err
     assert words in done.err and len(done.err) < 1000
     assert time.monotonic() - began < 60  # a bomb would take longer
     assert [path.name for path in tmp_path.iterdir()] == ["s.yaml"]  # neither rows nor what the file asked for

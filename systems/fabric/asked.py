@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pimloom.arch.fabric_cost import Hbd
 
 MOST = 1000  # values of a range
+MOST_USD = 10**9  # the price of a GPU
 
 
 def read_counts(text: str, option: str) -> list[int]:

@@ -7,6 +7,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.fabric_cost import Bill, bill, bill_names, load_components
 from pimloom.arch.topology.cluster import Cluster
 from pimloom.energy.cost import aggregate, network_cost
+from pimloom.systems.fabric.asked import MOST_USD
 from pimloom.systems.fabric.waste_file import WastePoint
 
 REFERENCE = "nvl72"
@@ -83,6 +84,8 @@ def aggregate_rows(
     Keys: arch, gpus, gpus_per_node, tp, fault_ratio, waste_ratio_mean, usable_gpus_mean, gpu_usd, network_usd,
     idle_gpu_usd, aggregate_usd, aggregate_usd_per_gpu, network_w, network_w_per_usable_gpu. Raises UserError.
     """
+    if not 0 <= gpu_usd <= MOST_USD:
+        raise UserError(f"price of a GPU {gpu_usd}: expected a number from 0 to {MOST_USD:,} [$]")
     loaded, rows = load_components(overrides=settings), []
     for point in points:
         network = network_cost(bill(loaded, point.arch, point.gpus_per_node))

@@ -87,7 +87,8 @@ def _check_use(wanted: Wanted) -> None:
         if value is not None and file is not None:
             raise UserError(f"{option} {value}: belongs to a --pattern, and {file} is a trace; leave one out")
     if wanted.seed is not None and wanted.pattern in UNDRAWN and not wanted.gap:
-        raise UserError(f"--seed {wanted.seed}: pattern {wanted.pattern} without --gap draws nothing; leave it out")
+        gap = "without --gap" if wanted.gap is None else f"with --gap {wanted.gap}"
+        raise UserError(f"--seed {wanted.seed}: pattern {wanted.pattern} {gap} draws nothing; leave it out")
     if wanted.window is not None and wanted.timeline is None:
         raise UserError(f"--window {wanted.window}: belongs to --timeline FILE; name one")
     if not 0 <= wanted.idle <= LONGEST_IDLE_CK:

@@ -11,7 +11,7 @@ from pimloom.arch.version import __version__
 from pimloom.commands.counts import count, number
 from pimloom.commands.fabric.options import Arch, Csv, Gpus, GpusPerNode, Seed
 from pimloom.commands.output import Json, Quiet, answer
-from pimloom.systems.fabric.asked import read_counts, read_ratios
+from pimloom.systems.fabric.asked import MOST_USD, read_counts, read_ratios
 from pimloom.systems.fabric.waste_asked import plan_asked, points_asked
 
 if TYPE_CHECKING:
@@ -28,7 +28,9 @@ def cost(
     parts: Annotated[bool, typer.Option("--parts", help="Show every line: count × price.")] = False,
     gpu_usd: Annotated[
         float | None,
-        typer.Option(metavar="X", parser=number(0, 10**9), help="Price of a GPU [$], for the cost with faults."),
+        typer.Option(
+            metavar="X", parser=number(0, MOST_USD), help="Price of a GPU, 0 to 10^9 [$], for the cost with faults."
+        ),
     ] = None,
     fault_ratio: Annotated[
         str | None, typer.Option(metavar="F", help="With --gpu-usd: nodes down, 0.02,0.05 or FROM:TO:STEP.")
