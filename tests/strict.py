@@ -18,24 +18,29 @@ import numpy as np
 from pimloom.cycle_sim.compiled import kernel
 
 
+_INTEGERS = (int, np.integer)
+_get, _set = np.ndarray.__getitem__, np.ndarray.__setitem__
+
+
 class Strict(np.ndarray):
     """An array without negative places."""
 
     def __getitem__(self, at: Any) -> Any:
-        return super().__getitem__(_checked(at))
+        if at.__class__ is tuple:
+            _check(at)
+        elif isinstance(at, _INTEGERS) and at < 0:
+            raise AssertionError(f"index {at}")
+        return _get(self, at)
 
     def __setitem__(self, at: Any, value: Any) -> None:
-        super().__setitem__(_checked(at), value)
+        _check(at if at.__class__ is tuple else (at,))
+        _set(self, at, value)
 
 
-_INTEGERS = (int, np.integer)
-
-
-def _checked(at: Any) -> Any:
-    for i in at if isinstance(at, tuple) else (at,):
+def _check(places: tuple[Any, ...]) -> None:
+    for i in places:
         if isinstance(i, _INTEGERS) and i < 0:
             raise AssertionError(f"index {i}")
-    return at
 
 
 def _strict(x: Any) -> Any:
