@@ -47,15 +47,24 @@ def clocks(expression: str, ck: Mapping[str, int]) -> int:
     >>> clocks("nCL + nBL + 3 - nCWL", {"nCL": 24, "nBL": 2, "nCWL": 6})
     23
     """
-    total, end = 0, 0
+    number, terms = _terms(expression)
+    return number + sum([sign * ck[name] for sign, name in terms])
+
+
+@lru_cache(maxsize=4096)
+def _terms(expression: str) -> tuple[int, tuple[tuple[int, str], ...]]:
+    """The sum of the integers, and each timing with its sign. Raises ValueError for what is no sum."""
+    number, terms, end = 0, list[tuple[int, str]](), 0
     for term in _TERM.finditer(expression):
-        sign, name = term.groups()
-        value = int(name) if name.isdigit() else ck[name]
-        total += -value if sign == "-" else value
+        sign, name = -1 if term[1] == "-" else 1, term[2]
+        if name.isdigit():
+            number += sign * int(name)
+        else:
+            terms.append((sign, name))
         end = term.end()
     if expression[end:].strip():
         raise ValueError(f"cannot read {expression!r}")
-    return total
+    return number, tuple(terms)
 
 
 @lru_cache(maxsize=4096)

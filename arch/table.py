@@ -133,7 +133,8 @@ class RuleRow(NamedTuple):
 
 def rule_rows(rules: Rules) -> tuple[RuleRow, ...]:
     """The rules one by one, in order."""
-    after, before = _inverse(rules.after_ptr, rules.after_rule), _inverse(rules.before_ptr, rules.before_rule)
+    after = _inverse(rules.after_ptr.tobytes(), rules.after_rule.tobytes())
+    before = _inverse(rules.before_ptr.tobytes(), rules.before_rule.tobytes())
     columns = (rules.level, rules.window, rules.wait, rules.sibling)
     numbers = zip(*(column.tolist() for column in columns), strict=True)
     return tuple(
@@ -142,12 +143,15 @@ def rule_rows(rules: Rules) -> tuple[RuleRow, ...]:
     )
 
 
-def _inverse(ptr: np.ndarray, found: np.ndarray) -> dict[int, tuple[int, ...]]:
-    """Rule -> opcodes, of a CSR list opcode -> rules."""
-    opcodes: dict[int, tuple[int, ...]] = {}
-    for opcode, rule in zip(np.repeat(np.arange(len(ptr) - 1), np.diff(ptr)).tolist(), found.tolist(), strict=True):
-        opcodes[rule] = (*opcodes.get(rule, ()), opcode)
-    return opcodes
+@lru_cache(maxsize=256)
+def _inverse(ptr: bytes, found: bytes) -> Mapping[int, tuple[int, ...]]:
+    """Rule -> opcodes, of a CSR list opcode -> rules; tables that differ in their waits have the same."""
+    opcodes: dict[int, list[int]] = {}
+    counts: np.ndarray = np.diff(np.frombuffer(ptr, np.int64))
+    of_each = np.repeat(np.arange(len(counts)), counts).tolist()
+    for opcode, rule in zip(of_each, np.frombuffer(found, np.int64).tolist(), strict=True):
+        opcodes.setdefault(rule, []).append(opcode)
+    return {rule: tuple(each) for rule, each in opcodes.items()}
 
 
 def bend(table: Table, rule: int, by: int) -> Table:

@@ -126,6 +126,8 @@ def _timing(table: Table, trace: np.ndarray, start: int, limit: int) -> Iterator
             b, nth = b[nth >= 0], nth[nth >= 0]
             a = a[nth]
             broken = (t[b] - t[a] < wait) & (node[a] == node[b])
+            if not broken.any():
+                continue
             for i, j in _first(np.stack([order[b[broken]], order[a[broken]]], axis=1), start, limit):
                 yield Violation(i, "rule", int(r), _waited(table, trace[i], trace[j], window, wait))
 
