@@ -17,7 +17,6 @@ import numpy as np
 
 from pimloom.cycle_sim.compiled import kernel
 
-
 _INTEGERS = (int, np.integer)
 _get, _set = np.ndarray.__getitem__, np.ndarray.__setitem__
 

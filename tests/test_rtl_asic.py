@@ -202,15 +202,19 @@ def test_wires_meet_and_share_their_delays():
 
 @pytest.mark.skipif(shutil.which("iverilog") is None, reason="Icarus is not installed (iverilog)")
 def test_icarus_agrees():
+    """A sum over a tree and a unit with two of them, side by side."""
     rng = np.random.default_rng(4)
-    sources, sinks = layernorm([bf16(rng.normal(0, 3, n)) for n in (1, 5, 8)], rng)
+    pairs = {
+        "layernorm": layernorm([bf16(rng.normal(0, 3, n)) for n in (1, 5, 8)], rng),
+        "tree": sums([rng.normal(size=8 * n).astype(np.float32) for n in (3, 1)], lanes=4, width=8),
+    }
+    sources, sinks = (
+        {f"{name}_{port}": payloads for name, pair in pairs.items() for port, payloads in pair[side].items()}
+        for side in (0, 1)
+    )
     given = stream_scene(sources, sinks, 0, lambda port, i: f"{port}[{i}]", (0.7,))
-    verilog = to_verilog(Layernorm(length=8), "layernorm")
-    assert not mismatches(given, play(verilog, "layernorm", given, "icarus"))
-    sources, sinks = sums([rng.normal(size=8 * n).astype(np.float32) for n in (3, 1)], lanes=4, width=8)
-    given = stream_scene(sources, sinks, 0, lambda port, i: f"{port}[{i}]", (0.7,))
-    verilog = to_verilog(TreeSum(lanes=4, width=8), "tree")
-    assert not mismatches(given, play(verilog, "tree", given, "icarus"))
+    verilog = to_verilog(Units(layernorm=Layernorm(length=8), tree=TreeSum(lanes=4, width=8)), "units")
+    assert not mismatches(given, play(verilog, "units", given, "icarus"))
 
 
 @pytest.mark.skipif(shutil.which("iverilog") is None, reason="Icarus is not installed (iverilog)")
