@@ -1,6 +1,8 @@
 """Runs of a stream that stand for many refreshes, each compared with the engine; and runs shared by machines."""
 
-from functools import partial
+from functools import cache, partial
+from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from pimloom.arch.program import PimStep
 from pimloom.arch.system import load_part, load_system
 from pimloom.arch.table import compile_table
 from pimloom.cycle_sim import runs
-from pimloom.cycle_sim.dram import Engine, phases
+from pimloom.cycle_sim.dram import Engine, Issue, phases
 from pimloom.cycle_sim.dram.phases import Phases, phase_of
 from pimloom.cycle_sim.machine import Machine
 from pimloom.cycle_sim.runs import NOT_RUNNING, Known, Stream
@@ -48,23 +50,36 @@ def test_every_refresh_of_every_stream(changed):
             assert run.refreshed == (refreshes[-1] if refreshes else NOT_RUNNING)
 
 
+class Asked(NamedTuple):
+    """A stream, when the refresh falls due, since when one is running, and what the engine makes of it."""
+
+    stream: np.ndarray
+    due: int
+    running: int
+    found: Issue
+
+
+@cache
+def asked(changed: str) -> tuple[Engine, list[Asked]]:
+    part = load_part("gddr6_pim_gpt", PARTS[changed]).value
+    table = compile_table(part)
+    engine, steps = Engine(table), Decoder(plan(TINY, geometry(part, 2), 64), table).layer_steps(40)
+    streams = [step.stream for step in steps if isinstance(step, PimStep)]
+    return engine, [
+        Asked(stream, due, running, engine.issue([stream], due_ck=due, refreshed_ck=running))
+        for stream, due, running in product(streams, range(-20, 400, 13), (NOT_RUNNING, -1, -17))
+    ]
+
+
 @pytest.mark.parametrize("most", [phases.REFRESHED, 1])  # refreshes of a phase; with more the engine issues it
-@pytest.mark.parametrize("changed", PARTS.values(), ids=PARTS)
+@pytest.mark.parametrize("changed", PARTS)
 def test_a_phase_is_what_the_engine_issues(changed, most, monkeypatch):
     monkeypatch.setattr(phases, "REFRESHED", most)
-    part = load_part("gddr6_pim_gpt", changed).value
-    table = compile_table(part)
-    engine, refreshes = Engine(table), set()
+    engine, every = asked(changed)
     ours = Phases(engine)
-    for step in Decoder(plan(TINY, geometry(part, 2), 64), table).layer_steps(40):
-        if not isinstance(step, PimStep):
-            continue
-        for due in range(-20, 400, 13):
-            for running in (NOT_RUNNING, -1, -17):
-                found = engine.issue([step.stream], due_ck=due, refreshed_ck=running)
-                assert ours.run(step.stream, due, running) == phase_of(found, running)
-                refreshes.add(len(found.refresh_ck))
-    assert len(refreshes) > 1
+    for stream, due, running, found in every:
+        assert ours.run(stream, due, running) == phase_of(found, running)
+    assert len({len(each.found.refresh_ck) for each in every}) > 1
 
 
 def test_few_runs_stand_for_many_refreshes():
