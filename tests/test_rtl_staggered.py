@@ -16,7 +16,7 @@ from pimloom.rtl.sequencer import Sequencer
 from tests.simulators import needs
 from tests.slow import slow
 
-OFTEN = {"tREFI": Time(200), "tRFC": Time(60)}  # CK: so that refreshes come among commands
+OFTEN = {"tREFI": Time(100), "tRFC": Time(40)}  # CK: so that refreshes come among commands
 
 
 def test_nodes_are_refreshed_in_turn():
@@ -37,7 +37,7 @@ def test_nodes_are_refreshed_in_turn():
 @pytest.mark.parametrize(
     ("name", "banks", "bent", "simulator", "commands"),
     [
-        ("hbm2_neupims", (1, 1), OFTEN, "icarus", 100),
+        ("hbm2_neupims", (1, 1), OFTEN, "icarus", 60),
         slow("hbm2_neupims", (2, 2), OFTEN, "verilator", 400),
         slow("hbm2_neupims", (2, 2), {}, "verilator", 400),
         slow("hbm2_2400", (2, 2), {}, "icarus", 400),
