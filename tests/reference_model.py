@@ -3,6 +3,7 @@
 Times in ns, sizes in BF16 values; a model is (layers, d, heads).
 """
 
+from functools import cache
 from math import ceil
 from typing import NamedTuple
 
@@ -101,10 +102,18 @@ def products(d: int, banks: int) -> dict[str, Vmm]:
     return {part: Vmm(*shape, banks) for part, shape in zip(PARTS, shapes, strict=False)}
 
 
+@cache
+def of_any_token(d: int, m: Memory) -> Cost:
+    """What the four products of a layer take."""
+    vmm = products(d, m.banks)
+    each = {part: v.time(m) for part, v in vmm.items()}
+    return Cost(each, sum(v.macs for v in vmm.values()), sum(v.rows for v in vmm.values()))
+
+
 def layer(d: int, h: int, t: int, m: Memory = PIM, a: Asic = ASIC) -> Cost:
     """One layer at position t (specification 3.4)."""
-    vmm, nb = products(d, m.banks), m.banks
-    time = {part: v.time(m) for part, v in vmm.items()}
+    alike, nb = of_any_token(d, m), m.banks
+    time = dict(alike.time)
     row = m.row if m.attention_row is None else m.attention_row
     per_bank, dims = ceil(t / nb), ceil(d / nb)
     k_write = d / BURST + c(d) * (m.tRCD + m.tRP + m.tWR)
@@ -125,8 +134,8 @@ def layer(d: int, h: int, t: int, m: Memory = PIM, a: Asic = ASIC) -> Cost:
         + ceil(d * (c(4 * d) + 1) / 256)
     )
     time["ASIC"] = cycles / a.ghz
-    accesses = sum(v.macs for v in vmm.values()) + ceil(d / LANE) + dims + score_macs + sum_macs
-    misses = sum(v.rows for v in vmm.values()) + c(d) + dims + score_rows + sum_rows
+    accesses = alike.accesses + ceil(d / LANE) + dims + score_macs + sum_macs
+    misses = alike.misses + c(d) + dims + score_rows + sum_rows
     return Cost(time, accesses, misses)
 
 
@@ -138,6 +147,7 @@ class Run(NamedTuple):
     row_hit: float
 
 
+@cache
 def run(name: str, m: Memory = PIM, a: Asic = ASIC, tokens: int = 1024, refresh: float = REFRESH) -> Run:
     """Generate `tokens` tokens."""
     layers, d, h = MODELS[name]

@@ -82,7 +82,7 @@ def whole_run(name: str, refresh: bool = True, **overrides: str) -> Outcome:
     b = bench(name, **overrides)
     machine, layers = b.machine(refresh), b.spec.num_hidden_layers if refresh else 1
     for t in range(1, TOKENS + 1):
-        machine.run(b.decoder.layer_steps(t) * layers)
+        machine.run(b.decoder.layer_steps(t), times=layers)
     return machine.outcome
 
 
