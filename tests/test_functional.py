@@ -206,10 +206,11 @@ def test_query_heads_that_share_keys_and_values(heads, kv_heads, head_dim, token
 
 
 def test_weights_and_biases_that_are_not_the_models_are_refused():
-    weights = random_weights(GPT2, np.random.default_rng(0))
-    other = plan(msgspec.structs.replace(GPT2, intermediate_size=64), SMALL._replace(rows=10**5), 1)
-    with pytest.raises(UserError, match="^gpt2: weights of mlp.up_proj: expected 1 of 768 x 64, got "):
+    spec = spec_of(192, 4)
+    weights = random_weights(spec, np.random.default_rng(0))
+    other = plan(msgspec.structs.replace(spec, intermediate_size=64), SMALL, 1)
+    with pytest.raises(UserError, match="^gpt2: weights of mlp.up_proj: expected 1 of 192 x 64, got "):
         Block(other, TABLE, weights)
-    other = plan(msgspec.structs.replace(GPT2, ffn_bias=False), SMALL._replace(rows=10**5), 1)
+    other = plan(msgspec.structs.replace(spec, ffn_bias=False), SMALL, 1)
     with pytest.raises(UserError, match="^gpt2: biases: expected of .'self_attn.o_proj', 'self_attn.qkv_proj'., got "):
         Block(other, TABLE, weights)

@@ -7,7 +7,7 @@ others; its burst, or one of results, carries a value for each of as many banks 
 those of the next banks.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import ml_dtypes
@@ -21,6 +21,8 @@ from pimloom.mappers.layout import Packed, RowAligned
 
 Array: TypeAlias = np.ndarray
 BF16 = ml_dtypes.bfloat16
+Accesses: TypeAlias = tuple[int, int, int, Array]
+TOGETHER = 1 << 15  # column accesses of all banks whose products are made at once
 
 
 class Memory:
@@ -45,29 +47,51 @@ class Memory:
 
         vectors: bfloat16[channels or 1, elements], one for each row that loads, at least as long as it loads.
         """
+        sums = list(self._sums(stream, iter(vectors)))
+        results = np.zeros((len(sums), self.geo.all_banks), BF16)
+        by_length: dict[int, list[int]] = {}
+        for place, one in enumerate(sums):
+            by_length.setdefault(sum(count for _, _, count, _ in one), []).append(place)
+        for length, places in by_length.items():  # sums of one length are made together
+            some = max(1, TOGETHER // max(1, self.geo.all_banks * length))
+            for at in (places[first : first + some] for first in range(0, len(places), some)):
+                results[at] = self._results([sums[place] for place in at], length)
+        return results
+
+    def _sums(self, stream: Array, vectors: Iterator[Array]) -> Iterator[list[Accesses]]:
+        """What is added up to each result: (row, first column, columns, entries[channels or 1, columns, lane])."""
         load, multiply, read_out = map(self.table.role, (Role.LOAD, Role.MULTIPLY, Role.RESULTS))
-        loads, results = iter(vectors), []
-        read: list[Array] = []
-        acc, entries, entry = np.zeros(self.cells.shape[:2], np.float32), 0, 0
-        for command in stream:
-            if command["cmd"] == load:
-                entries, entry = command["count"], 0
-                buffer = next(loads)[:, : entries * self.geo.lane].reshape(-1, 1, entries, self.geo.lane)
-            elif command["cmd"] == multiply:
-                first, count = int(command["col"]), int(command["count"])
+        one, entries, entry, bursts = list[Accesses](), 0, 0, 0
+        for cmd, row, first, count in zip(*(stream[f].tolist() for f in ("cmd", "row", "col", "count")), strict=True):
+            if cmd == load:
+                entries, entry = count, 0
+                buffer = next(vectors)[:, : entries * self.geo.lane].reshape(-1, entries, self.geo.lane)
+            elif cmd == multiply:
                 if first + count > self.cells.shape[3]:
                     raise IndexError(f"columns {first} to {first + count - 1} of a row of {self.cells.shape[3]}")
-                columns = self.cells[:, :, command["row"], first : first + count]
                 at = slice(entry, entry + count) if entry + count <= entries else (entry + np.arange(count)) % entries
-                acc = mac_columns(acc, columns, buffer[:, :, at])
+                one.append((row, first, count, buffer[:, at]))
                 entry = (entry + count) % entries
-            elif command["cmd"] == read_out:
-                for _ in range(command["count"]):
-                    read.append(read_result(acc)[:, self._banks(len(read))])
-                    if len(read) == self.geo.bursts:
-                        results.append(np.concatenate(read, axis=1).reshape(-1))
-                        acc, read = np.zeros_like(acc), []
-        return np.array(results)
+            elif cmd == read_out:
+                for _ in range(count):
+                    bursts = (bursts + 1) % self.geo.bursts
+                    if not bursts:
+                        yield one
+                        one = []
+
+    def _results(self, sums: Sequence[list[Accesses]], length: int) -> Array:
+        """Of sums of so many column accesses: bfloat16[sums, channel * bank]."""
+        own, lane = self.cells.shape[:2], self.geo.lane
+        weights = np.empty((*own, len(sums), length, lane), BF16)
+        inputs = np.empty((self.geo.channels, 1, *weights.shape[2:]), BF16)
+        for i, one in enumerate(sums):
+            done = 0
+            for row, first, count, entries in one:
+                weights[:, :, i, done : done + count] = self.cells[:, :, row, first : first + count]
+                inputs[:, 0, i, done : done + count] = entries
+                done += count
+        acc = mac_columns(np.zeros((*own, len(sums)), np.float32), weights, inputs)
+        return read_result(acc).reshape(-1, len(sums)).T
 
     def _banks(self, burst: int) -> Any:
         """The banks of a channel whose values come with a burst."""
