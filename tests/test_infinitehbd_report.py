@@ -23,7 +23,7 @@ from tests.command import call
 
 __all__ = ["browser"]
 
-SMALL = Scope(1, 20, 2, place_ratios=(0.02, 0.05), sizes=(2048, 4096), gpus=(1024, 131_072))
+SMALL = Scope(1, 20, 1, place_ratios=(0.05,), sizes=(2048,), gpus=(1024, 131_072))
 NEVER = {"cross_tor", "ring_bandwidth"}  # judged
 JUDGED_ON_THE_TRACE = {
     "trace_mean",
