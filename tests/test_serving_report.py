@@ -69,6 +69,7 @@ def test_banks_pay_for_each_row(made, nodes, monkeypatch):
     assert multiverse["gain of latency, a row at a time, gpt2-xl on pim_gpt, batch 1"] == pytest.approx(1, abs=0.01)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_rows_of_chains_and_their_figure(monkeypatch):
     few = {name: speculation.TARGETS[name] for name in ("gpu_a100", "pim_gpt")}
     monkeypatch.setattr(speculation, "TARGETS", few)

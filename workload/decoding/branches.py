@@ -53,16 +53,17 @@ def steps(graph: Graph, prompt: int, *, shared: bool) -> Iterator[Batch]:
         live = [n for n, one in graph.items() if made[n] < one.tokens and _ready(graph, made, n)]
         if not live:
             return
-        batch = list[Request]()
-        for name in live:
-            one, at = graph[name], made[name] + 1
-            if one.again and at == 1:
-                batch.append(Request("prefill", one.again, base[name], 1))
-            else:
-                group = groups[one.reads, one.again] if shared else 0
-                batch.append(Request("decode", 1, base[name] + at, 1, base[name] if group else 0, group))
-            made[name] = at
-        yield Batch(tuple(batch))
+        for _ in range(min(graph[name].tokens - made[name] for name in live)):  # until one of them ends
+            batch = list[Request]()
+            for name in live:
+                one, at = graph[name], made[name] + 1
+                if one.again and at == 1:
+                    batch.append(Request("prefill", one.again, base[name], 1))
+                else:
+                    group = groups[one.reads, one.again] if shared else 0
+                    batch.append(Request("decode", 1, base[name] + at, 1, base[name] if group else 0, group))
+                made[name] = at
+            yield Batch(tuple(batch))
 
 
 def _ready(graph: Graph, made: Mapping[str, int], name: str) -> bool:

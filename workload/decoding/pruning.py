@@ -33,7 +33,8 @@ def pruned(lengths: Sequence[int], worth: np.ndarray, rules: Rules) -> Pruned:
     live, ended, given_up, each, step = list(range(len(lengths))), list[int](), list[int](), [0] * len(lengths), 0
     below, most = rules.below, rules.most
     while live and len(ended) < rules.stop:
-        step += 1
+        look = (step // rules.every + 1) * rules.every
+        step = min([look, *(lengths[branch] for branch in live if lengths[branch] > step)])  # nothing happens before
         for branch in live:
             each[branch] = step
         for branch in [b for b in live if lengths[b] == step]:
