@@ -29,6 +29,17 @@ def ops(
     of what came in and for that of the weights. Raises UserError: contexts beyond the model's positions, a shard that
     does not come out even.
     """
+    first, last = outside(llm, batch, shard, bits=bits)
+    layers = [
+        op
+        for group in equal_layers(llm, layers_of(llm, shard))
+        for op in _named(layer_ops(llm, batch, shard, group[0], routing=routing), group)
+    ]
+    return (*first, *_in_bits(layers, bits), *last)
+
+
+def outside(llm: LlmSpec, batch: Batch, shard: Shard = ALONE, *, bits: Bits = WIDE) -> tuple[list[Op], list[Op]]:
+    """Of the same step the operators before all layers, and those behind them. Raises UserError as `ops`."""
     longest = max((at.context for at in batch.requests), default=0)
     if longest > llm.max_position_embeddings:
         raise UserError(
@@ -36,13 +47,12 @@ def ops(
         )
     mine = cut(llm, shard.tp)
     check_experts(llm, shard)
-    found: list[Op] = []
-    if shard.stage == 0:
-        found += _entry(llm, mine, shard, batch)
-    for layers in equal_layers(llm, layers_of(llm, shard)):
-        found += _named(layer_ops(llm, batch, shard, layers[0], routing=routing), layers)
-    found += _exit(llm, mine, shard, batch)
-    return tuple(found) if bits == WIDE else tuple(msgspec.structs.replace(op, bits=bits) for op in found)
+    first = _entry(llm, mine, shard, batch) if shard.stage == 0 else ()
+    return _in_bits(first, bits), _in_bits(_exit(llm, mine, shard, batch), bits)
+
+
+def _in_bits(found: Iterable[Op], bits: Bits) -> list[Op]:
+    return list(found) if bits == WIDE else [msgspec.structs.replace(op, bits=bits) for op in found]
 
 
 @lru_cache(maxsize=256)

@@ -8,13 +8,13 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import RooflineSystem, System
 from pimloom.arch.units import BITS_PER_BYTE, PS_PER_NS, PS_PER_S, PS_PER_US, S_PER_PS
-from pimloom.cycle_sim.roofline import ceilings_s, work_s
+from pimloom.cycle_sim.roofline import ceilings_s
 from pimloom.systems.devices.device import Capacity, Share
 from pimloom.systems.devices.npu_pim.gpu import Work, alone, batch_work
 from pimloom.systems.devices.npu_pim.share import check_memory, tokens_that_fit, weight_bytes
 from pimloom.systems.devices.run import Run, Span
 from pimloom.workload.batch import Batch
-from pimloom.workload.derive import ends, equal_layers, ops
+from pimloom.workload.derive import equal_layers, outside
 from pimloom.workload.need import ONE, layer_need
 from pimloom.workload.op import LINKS, Op
 from pimloom.workload.shard import Shard
@@ -46,6 +46,7 @@ class RooflineDevice:
             raise UserError(f"--fidelity {share.fidelity}: {system.name} is a roofline, it has no faults to turn on")
         self.system, self.spec, self.llm, self.share = system, system.of_kind(RooflineSystem), llm, share
         self._matrix_bits: Fraction | None = None if share.weights is None else share.weights.mean_bits
+        self._groups = equal_layers(llm, range(share.layers))
 
     def can_run(self, ops: Sequence[Op]) -> str | None:
         """A roofline runs all."""
@@ -57,7 +58,7 @@ class RooflineDevice:
         self.check(batch)
         kernels = max(gpu.kernels_per_layer - llm.parallel_attention, 0)  # one sum of input, attention and FFN
         by_layer = dict[int, Layer]()
-        for group in equal_layers(llm, range(share.layers)):
+        for group in self._groups:
             by_layer |= dict.fromkeys(group, self._layer(self.works(batch, group[0]), kernels))
         first, last = self.outside(batch)
         every, spans, at = [*first, *(by_layer[layer] for layer in range(share.layers)), *last], list[Span](), 0
@@ -80,8 +81,7 @@ class RooflineDevice:
 
     def macs(self, batch: Batch) -> int:
         """Products of all layers."""
-        groups = equal_layers(self.llm, range(self.share.layers))
-        return sum(len(group) * sum(work.flops // 2 for work in self.works(batch, group[0])) for group in groups)
+        return sum(len(group) * sum(work.flops // 2 for work in self.works(batch, group[0])) for group in self._groups)
 
     def works(self, batch: Batch, layer: int) -> Iterator[Work]:
         """The operators of a layer; sparse attention of prompts, or of all, apart from what is left."""
@@ -102,29 +102,28 @@ class RooflineDevice:
         """What stands before and behind the layers, a kernel for each operator."""
         if not self.share.outside:
             return [], []
-        found = (
-            [op for op in some if op.kind not in LINKS] for some in ends(ops(self.llm, batch, Shard(tp=self.share.tp)))
-        )
-        first, last = ([self._layer([alone(op)], 1) for op in some] for some in found)
+        found = outside(self.llm, batch, Shard(tp=self.share.tp))
+        first, last = ([self._layer([alone(op)], 1) for op in some if op.kind not in LINKS] for some in found)
         return first, last
 
     def _layer(self, made: Iterable[Work], kernels: int) -> Layer:
-        gpu, spans, at, least, flops, total = self.spec, list[Span](), 0, [0, 0], 0, 0.0
+        gpu, spans, at, compute, memory, flops, total = self.spec, list[Span](), 0, 0, 0, 0, 0.0
         for work in made:
             moved = self.moved_bytes(work)
-            end = at + self.work_ps(work)
-            spans.append(Span(at, end, work.name, PROCESSOR))
-            each = (min(round(s * PS_PER_S), end - at) for s in ceilings_s(gpu, work.flops, moved))
-            least = [a + b for a, b in zip(least, each, strict=True)]
-            at, flops, total = end, flops + work.flops, total + moved
+            operations_s, bytes_s = ceilings_s(gpu, work.flops, moved)
+            took = _whole_ns(max(operations_s, bytes_s))
+            compute += min(round(operations_s * PS_PER_S), took)
+            memory += min(round(bytes_s * PS_PER_S), took)
+            spans.append(Span(at, at + took, work.name, PROCESSOR))
+            at, flops, total = at + took, flops + work.flops, total + moved
         if launch := round(kernels * gpu.launch_us * PS_PER_US / PS_PER_NS) * PS_PER_NS:
             spans.append(Span(at, at + launch, "kernel launch", LAUNCHES))
             at += launch
-        return Layer(spans, at, least[0], least[1], flops // 2, round(total), launch)
+        return Layer(spans, at, compute, memory, flops // 2, round(total), launch)
 
     def work_ps(self, work: Work) -> int:
         """Time of an operator, in whole nanoseconds."""
-        return round(work_s(self.spec, work.flops, self.moved_bytes(work)) / NS) * PS_PER_NS
+        return _whole_ns(max(ceilings_s(self.spec, work.flops, self.moved_bytes(work))))
 
     def moved_bytes(self, work: Work) -> float:
         """Bytes that an operator reads and writes."""
@@ -149,6 +148,11 @@ class RooflineDevice:
             layer_need(self.llm, ONE, Shard(tp=share.tp), share.layers).cache * bits // BITS_PER_BYTE,
             tokens_that_fit(*at, gpu.memory_bytes, ends=ends, matrix_bits=narrow),
         )
+
+
+def _whole_ns(seconds: float) -> int:
+    """In ps."""
+    return round(seconds / NS) * PS_PER_NS
 
 
 device = RooflineDevice

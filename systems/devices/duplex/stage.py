@@ -32,7 +32,7 @@ from pimloom.systems.devices.duplex.links import QUIET, Sent, all_gather, all_re
 from pimloom.systems.devices.duplex.memory import XPU
 from pimloom.systems.devices.duplex.variants import Variant
 from pimloom.workload.batch import Batch
-from pimloom.workload.derive import ends, equal_layers, layer_ops, ops
+from pimloom.workload.derive import equal_layers, layer_ops, outside
 from pimloom.workload.op import LINKS, Op
 from pimloom.workload.shard import Shard, cut
 
@@ -231,7 +231,7 @@ class Stages:
                 yield Piece(name, slowest([*(Pair.of(XPU, self._alone(one)) for one in same), *idle]))
 
     def _ends(self, node: Batch) -> tuple[list[Op], list[Op]]:
-        return ends(ops(self.llm, node, Shard(tp=self.half))) if node.requests else ([], [])
+        return outside(self.llm, node, Shard(tp=self.half)) if node.requests else ([], [])
 
     def _alone(self, op: Op) -> LayerWork:
         if op.kind == "gemm":

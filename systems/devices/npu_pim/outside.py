@@ -14,7 +14,7 @@ from pimloom.systems.devices.npu_pim.energy import NEVER, Pj, idle_pj, ledger, m
 from pimloom.systems.devices.npu_pim.exchange import exchanged
 from pimloom.systems.devices.run import Run, Span, behind
 from pimloom.workload.batch import Batch
-from pimloom.workload.derive import ends, ops
+from pimloom.workload.derive import outside
 from pimloom.workload.op import LINKS, Bits, Op
 from pimloom.workload.shard import Shard
 
@@ -32,7 +32,7 @@ class Outside:
     def around(self, batch: Batch, layers: Run) -> Run:
         """A step of the layers with what stands before and behind them. Raises UserError."""
         bits = self._spec.npu.element_bits
-        first, last = ends(ops(self.llm, batch, self._shard, bits=Bits(bits, bits, bits)))
+        first, last = outside(self.llm, batch, self._shard, bits=Bits(bits, bits, bits))
         return behind([*self._runs(first), layers, *self._runs(last)])
 
     def _runs(self, made: Iterable[Op]) -> Iterable[Run]:

@@ -78,6 +78,9 @@ def check_memory(
     """Raise UserError if weights, and the K and V of requests with such contexts, of `layers` exceed the memory of a
     device. ends, matrix_bits: as for `weight_bytes`."""
     weights = weight_bytes(llm, tp, layers, element_bits, ends=ends, matrix_bits=matrix_bits)
+    without_windows = int(sum(contexts)) * _need(llm, tp, layers).cache
+    if min(contexts, default=0) > 0 and weights + without_windows * element_bits // BITS_PER_BYTE <= memory_bytes:
+        return
     cache = layer_need(llm, Batch.decode(contexts), Shard(tp=tp), layers).cache
     need = weights + cache * element_bits // BITS_PER_BYTE
     if need > memory_bytes:
