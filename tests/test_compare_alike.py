@@ -107,7 +107,7 @@ def test_faults_in_a_file_are_for_its_reproduction_only(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(
         lines + "faults:\n" + "".join(f"  {n}: true\n" for n in Faults.__struct_fields__)
     )
-    asked: dict[str, Any] = {"model": "gpt2", "generate": 2, "batch": 4, "layers": 1}
+    asked: dict[str, Any] = {"model": "gpt2", "prompt": 8, "generate": 2, "batch": 4, "layers": 1}
     assert one(str(tmp_path / "mine.yaml"), **asked).latency_s == one("neupims", **asked).latency_s
 
 

@@ -177,7 +177,7 @@ def test_prompts_go_to_the_sub_batch_with_the_fewest_new_tokens():
 
 def test_a_prompt_beside_decode_runs_while_pim_attends():
     """Causal attention and the products of a prompt on the arrays, scores and sums of the other sub-batch on PIM."""
-    batch = Batch.decode([200] * 8) + Batch.prefill([64])
+    batch = Batch.decode([100] * 8) + Batch.prefill([32])
     found = {}
     for parts in (1, 2):
         system = load_system("neupims", {"interleave.sub_batches": str(parts)})
@@ -191,7 +191,7 @@ def test_a_prompt_beside_decode_runs_while_pim_attends():
 
 
 def served(**given: Any) -> Any:
-    options: dict[str, Any] = {"model": "gpt3-7b", "arrivals": "burst", "lengths": "200:6", "requests": 24, "layers": 2}
+    options: dict[str, Any] = {"model": "gpt3-7b", "arrivals": "burst", "lengths": "200:4", "requests": 12, "layers": 2}
     return pimloom.serve("gpu_a100", tp=4, link="nvlink", **options | given)
 
 

@@ -25,7 +25,7 @@ def end_s(found, phase: str) -> float:
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
     file = tmp_path / "trace.csv"
-    rows = "".join(f"{n / 1000},{100 + 10 * n},{3 + n % 3}\n" for n in range(6))
+    rows = "".join(f"{n / 1000},{40 + 10 * n},{3 + n % 3}\n" for n in range(5))
     file.write_text("timestamp,prompt_tokens,output_tokens\n" + rows)
     return file
 
@@ -62,7 +62,7 @@ def test_of_a_pipeline_the_first_micro_batch_on_the_first_group_is_shown() -> No
 @pytest.mark.parametrize("system", ["pim_gpt", "npu_only", CARD, *(slow(name) for name in NPUS if name != "npu_only")])
 def test_prompts_beside_decode_are_shown_by_themselves(system: str, trace: Path) -> None:
     batch = 1 if system == "pim_gpt" else 4
-    found = pimloom.run(system, model=NARROW, requests=trace, batch=batch, chunk=64)
+    found = pimloom.run(system, model=NARROW, requests=trace, batch=batch, chunk=32)
     assert set(found.spans["phase"]) == {"prefill", "decode"}
     for phase in ("prefill", "decode"):
         near = [abs(end_s(found, phase) / s - 1) for s in found.iteration_s]

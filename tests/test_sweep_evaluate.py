@@ -240,7 +240,7 @@ def test_a_base_needs_no_file_of_the_user(tmp_path):
 def test_a_point_with_requests_is_what_run_says(tmp_path):
     """Iterations that are not simulated count alike in both."""
     path = tmp_path / "trace.csv"
-    path.write_text("\n".join(["timestamp,prompt_tokens,output_tokens", *["0,200,30"] * 4, *["0,20,9"] * 6, "9,7,5"]))
+    path.write_text("\n".join(["timestamp,prompt_tokens,output_tokens", *["0,100,30"] * 4, *["0,20,9"] * 6, "9,7,5"]))
     asked: dict[str, Any] = {"model": "gpt2", "requests": str(path), "batch": 4, "layers": 1, "tp": 2}
     asked |= {"iterations": 51, "every": 7}
     axes = [Axis("npu.clock_mhz", (1000,))]
