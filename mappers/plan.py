@@ -106,8 +106,7 @@ class Plan:
 
     def weights_of(self, layer: int) -> tuple[Weight, ...]:
         """Matrices of a layer."""
-        made = (op for op in layer_ops(self.spec, ONE, layer=layer) if op.kind == "gemm")
-        return tuple(Weight(op.name, op.n_in, op.n_out, op.held) for op in made)
+        return _weights_of(self.spec, layer)
 
     def layer(self, index: int = 0) -> Layer:
         """Layouts of layer `index`."""
@@ -122,8 +121,7 @@ class Plan:
     @cached_property
     def kinds(self) -> dict[int, int]:
         """The first layer that is like a layer, for each."""
-        groups = equal_layers(self.spec, range(self.spec.num_hidden_layers))
-        return {layer: group[0] for group in groups for layer in group}
+        return _kinds(self.spec)
 
     @cached_property
     def runs(self) -> tuple[tuple[int, int], ...]:
@@ -137,7 +135,7 @@ class Plan:
         """Rows of the weights of a layer, and of its K and V, for the first layer of each kind."""
         geo, found = self.geo, dict[int, tuple[int, int]]()
         for first in dict.fromkeys(self.kinds.values()):
-            weights = sum(weight.rows(geo) for weight in self.weights_of(first))
+            weights = _weight_rows(self.spec, geo, first)
             k = Packed(geo, self.spec.num_key_value_heads * self.head_width, self.kept(first))
             found[first] = weights, k.rows + RowAligned(geo, self.kept(first), self.kv_dim).rows
         return found
@@ -145,8 +143,8 @@ class Plan:
     @cached_property
     def _first_rows(self) -> list[int]:
         """First row of each layer, and of what stands behind them all."""
-        each = (sum(self._rows_by_kind[self.kinds[i]]) for i in range(self.spec.num_hidden_layers))
-        return [0, *accumulate(each)]
+        rows = {first: weights + cache for first, (weights, cache) in self._rows_by_kind.items()}
+        return [0, *accumulate(rows[first] for first in self.kinds.values())]
 
     @property
     def head(self) -> Packed | None:
@@ -168,6 +166,23 @@ class Plan:
     def rows(self) -> int:
         """Rows per bank of all weights and of K and V."""
         return self._first_rows[-1] + (self.head.rows if self.head else 0)
+
+
+@lru_cache(maxsize=64)
+def _kinds(spec: LlmSpec) -> dict[int, int]:
+    groups = equal_layers(spec, range(spec.num_hidden_layers))
+    return dict(sorted((layer, group[0]) for group in groups for layer in group))
+
+
+def _weights_of(spec: LlmSpec, layer: int) -> tuple[Weight, ...]:
+    made = (op for op in layer_ops(spec, ONE, layer=layer) if op.kind == "gemm")
+    return tuple(Weight(op.name, op.n_in, op.n_out, op.held) for op in made)
+
+
+@lru_cache(maxsize=256)
+def _weight_rows(spec: LlmSpec, geo: Geometry, layer: int) -> int:
+    """Rows of the weights of a layer."""
+    return sum(weight.rows(geo) for weight in _weights_of(spec, layer))
 
 
 def check_shape(spec: LlmSpec, geo: Geometry) -> None:

@@ -21,7 +21,7 @@ from pimloom.systems.devices.npu_pim.served import LayerKind, Served, of_all, se
 from pimloom.systems.devices.npu_pim.share import check_memory
 from pimloom.workload.batch import Batch
 from pimloom.workload.derive import equal_layers, layer_ops
-from pimloom.workload.op import Op
+from pimloom.workload.op import Moved, Op
 from pimloom.workload.shard import Shard
 
 
@@ -115,13 +115,14 @@ def layer_work(
 def batch_work(llm: LlmSpec, tp: int, batch: Batch, layer: int) -> Iterator[Work]:
     """The same of a batch."""
     parts = parts_of(layer_ops(llm, batch, Shard(tp=tp), layer))
-    yield from (Work("A", title(op), *_asked(op), _matrix(op)) for op in on_device(parts.before))
+    yield from (_work("A", op) for op in on_device(parts.before))
     yield Work("B", "fused_mha", *_attention(parts.attention))
-    yield from (Work("E", title(op), *_asked(op), _matrix(op)) for op in on_device(parts.behind))
+    yield from (_work("E", op) for op in on_device(parts.behind))
 
 
-def _matrix(op: Op) -> int:
-    return op.moved.weights if op.kind == "gemm" else 0
+def _work(stage: str, op: Op) -> Work:
+    moved = op.moved
+    return Work(stage, title(op), *_asked(op, moved), moved.weights if op.kind == "gemm" else 0)
 
 
 def _attention(core: Sequence[Op]) -> tuple[int, int]:
@@ -139,11 +140,11 @@ def _attention(core: Sequence[Op]) -> tuple[int, int]:
 
 def alone(op: Op) -> Work:
     """An operator before or behind the layers."""
-    return Work("", op.name, *_asked(op))
+    return Work("", op.name, *_asked(op, op.moved))
 
 
-def _asked(op: Op) -> tuple[int, int]:
+def _asked(op: Op, moved: Moved) -> tuple[int, int]:
     """Operations and elements. Work on vectors is bound by memory on any such machine, its few operations and
     parameters do not count."""
-    moved, weights = op.moved, op.moved.weights if op.kind in ("gemm", "embedding") else 0
+    weights = moved.weights if op.kind in ("gemm", "embedding") else 0
     return 2 * op.macs, weights + moved.cache_read + moved.read + moved.written
