@@ -59,7 +59,7 @@ def test_a_row_is_what_is_served():
         ("gpu_a100", {"branches": "3", "mode": "hogwild"}),
         (
             "neupims",
-            {"policy": "round-robin", "exact": True, "requests": 3, "lengths": "20:2", "layers": 1, "lm_head": False},
+            {"policy": "round-robin", "exact": True, "requests": 2, "lengths": "8:2", "layers": 1, "lm_head": False},
         ),
     ],
 )

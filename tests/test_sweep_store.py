@@ -141,7 +141,7 @@ def test_a_killed_writer_loses_nothing_that_it_said_was_done(tmp_path, kills):
 
 
 def test_two_processes_fill_a_folder_while_a_third_reads(tmp_path):
-    writers = [start(tmp_path, first, 100, 2) for first in (0, 70)]
+    writers = [start(tmp_path, first, 50, 2) for first in (0, 35)]
     store, other, seen = open_store(tmp_path), open_store(tmp_path), set()
     while any(writer.poll() is None for writer in writers):
         seen |= store.refresh()
@@ -149,8 +149,8 @@ def test_two_processes_fill_a_folder_while_a_third_reads(tmp_path):
         time.sleep(0.05)
     assert [writer.returncode for writer in writers] == [0, 0]
     seen |= store.refresh()
-    assert seen == store.keys() == points(*range(170)) and not store.damaged
-    assert [dict(found) for found in rows_of(store, sorted(points(*range(170))))] == [row(n) for n in range(170)]
+    assert seen == store.keys() == points(*range(85)) and not store.damaged
+    assert [dict(found) for found in rows_of(store, sorted(points(*range(85))))] == [row(n) for n in range(85)]
 
 
 def test_files_of_the_dead_are_merged_even_if_their_writer_lives_and_two_do_it_at_once(tmp_path, monkeypatch):

@@ -256,7 +256,7 @@ def test_an_interrupt_ends_a_run_that_would_last_for_hours() -> None:
         while not list(Path().glob(".*.part")):
             assert process.poll() is None
             time.sleep(0.1)
-        time.sleep(1)
+        time.sleep(0.2)
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=60) == 130
         assert process.stderr and process.stderr.read() == "pimloom: interrupted; nothing half-written\n"
