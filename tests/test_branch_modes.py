@@ -96,7 +96,7 @@ def test_shared_caches_are_read_once(gpu):
     steps = [Batch.prefill([P]), *multiverse(5, [4, 3, 3], 5, True)]
     assert found.latency_s.mean == pytest.approx(sum(gpu.step(batch).time_s for batch in steps), rel=1e-9)
     for mode in ("multiverse", "hogwild", "parathinker", "threadweaver", "ets"):
-        apart, once = (served(mode, 40, shared_kv=shared, lengths="700:40") for shared in (False, True))
+        apart, once = (served(mode, 16, shared_kv=shared, lengths="700:16") for shared in (False, True))
         assert once.latency_s.mean < apart.latency_s.mean and once.blocks_used_most <= apart.blocks_used_most
 
 
@@ -144,7 +144,7 @@ def test_every_mode_ends_with_all_its_tokens_however_tight_memory_is(mode, sched
 
 def test_read_prices_stand_near_simulated_ones():
     for mode in ("multiverse", "parscale"):
-        exact, read = (served(mode, lengths="alpaca", requests=8, arrivals="poisson:50/s", **how)
+        exact, read = (served(mode, lengths="alpaca", requests=4, arrivals="poisson:50/s", **how)
                        for how in ({"exact": True}, {"sample": 100}))  # fmt: skip
         assert read.latency_s.mean == pytest.approx(exact.latency_s.mean, rel=0.05)
 

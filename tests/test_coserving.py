@@ -70,7 +70,7 @@ def test_an_iteration_is_filled_up_to_its_limit(seed, limit):
 
 
 def served(**given: Any) -> Any:
-    options: dict[str, Any] = {"model": "gpt2-xl", "arrivals": "poisson:30/s", "lengths": "100:20", "requests": 60}
+    options: dict[str, Any] = {"model": "gpt2-xl", "arrivals": "poisson:30/s", "lengths": "100:20", "requests": 30}
     return pimloom.serve("gpu_a100", layers=6, **options | {"slo": "tpot=4ms"} | given)
 
 

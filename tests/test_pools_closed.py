@@ -9,7 +9,7 @@ import pimloom
 ASKED: dict[str, Any] = {
     "model": "gpt2",
     "layers": 2,
-    "lengths": "sharegpt",
+    "lengths": "alpaca",
     "requests": 20,
     "link": "40Gb/s",
     "seed": 4,
