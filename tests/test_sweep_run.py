@@ -64,7 +64,7 @@ HOSTILE = {
     PLAIN + "name: ../../pwned\nrows: 1\n": "rows",
     PLAIN.replace("gpt2", "../../../etc/passwd"): "passwd",
     PLAIN + "# \0\n": "",
-    PLAIN + "constraints: [" + "[" * 500 + "\n": "nested too deeply",
+    PLAIN + "constraints: [" + "[" * 5000 + "\n": "nested too deeply",
     PLAIN + "constraints: ['" + "(" * 5000 + "a" + ")" * 5000 + " < 1']\n": "constraints",
     PLAIN + "# " + "x" * 2_000_000: "1048576 bytes",
     PLAIN.replace("npu.clock_mhz", "npu.clock_mzh"): "npu.clock_mhz",

@@ -67,6 +67,8 @@ class Memory:
                 entries, entry = count, 0
                 buffer = next(vectors)[:, : entries * self.geo.lane].reshape(-1, entries, self.geo.lane)
             elif cmd == multiply:
+                if bursts:
+                    raise ValueError(f"a MAC between burst {bursts} and the next of one result")
                 if first + count > self.cells.shape[3]:
                     raise IndexError(f"columns {first} to {first + count - 1} of a row of {self.cells.shape[3]}")
                 at = slice(entry, entry + count) if entry + count <= entries else (entry + np.arange(count)) % entries
