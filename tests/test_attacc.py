@@ -180,7 +180,7 @@ DUAL = {"always": Issue.ALWAYS, "beside": Issue.BESIDE, "one": Issue.ONE}
 
 def draw_timings(rng: Random) -> dict[str, int]:
     t = dict(naive_attacc.T)
-    for name in set(NAMES) - {"BL", "REFI", "RFC"}:
+    for name in sorted(set(NAMES) - {"BL", "REFI", "RFC"}):
         if rng.random() < 0.5:
             t[name] = rng.randint(1, rng.choice((3, 9, 40)))
     t["RFC"] = rng.choice((5, 40, 120))

@@ -43,7 +43,8 @@ LONGEST_CK = 1 << 22  # without a request served: refresh closes every row befor
 class Channel(NamedTuple):
     """queue: numbers of the requests that wait, in order. open_row[bank], -1: closed. hit[bank]: the look in which a
     MAC of the queue last found its row open. kind[command]: ROW_KIND or COLUMN_KIND. counts[command].
-    everywhere[command]: acts on all banks. refreshed: banks that name the nodes to refresh."""
+    everywhere[command]: acts on all banks. refreshed: banks that name the nodes to refresh. ready[command, bank]: no
+    sooner may it issue, as far as was asked: rules only ever put a command off."""
 
     device: Device
     requests: np.ndarray
@@ -53,6 +54,7 @@ class Channel(NamedTuple):
     kind: np.ndarray
     everywhere: np.ndarray
     refreshed: np.ndarray
+    ready: np.ndarray
     counts: np.ndarray
     state: np.ndarray
 
@@ -137,9 +139,10 @@ def _serve(w, now, beside, log):
             op = s[MAC_OP] if hit else s[ACT_OP] if there < 0 else s[PRE_OP]
         if i and ((passed and w.kind[op] == COLUMN_KIND) or (not hit and w.hit[bank] == s[LOOK])):
             continue
-        at = free_from(w.device, op, bank)
-        if at > now:
-            s[WAKE] = min(s[WAKE], at)
+        if w.ready[op, bank] <= now:
+            w.ready[op, bank] = free_from(w.device, op, bank)
+        if w.ready[op, bank] > now:
+            s[WAKE] = min(s[WAKE], w.ready[op, bank])
             continue
         if w.kind[op] == beside:
             return NOTHING

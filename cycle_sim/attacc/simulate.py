@@ -1,6 +1,7 @@
 """A channel of an AttAcc stack at work on its requests."""
 
 from enum import IntEnum
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -58,11 +59,12 @@ def simulate(
     state[[k.DUE, k.REFI, k.DUAL]] = (refi if due_ck is None else due_ck) if refresh else FAR, refi, issue
     state[[k.MAC_OP, k.ACT_OP, k.PRE_OP]] = [k.COMMANDS.index(name) for name in PLACEMENTS[placement]]
     channel = k.Channel(
-        Device(**device(table, frozenset(ISSUED), {}, k.COMMANDS)), ordered, np.zeros(k.ENTRIES + 1, np.int64),
+        _device(table), ordered, np.zeros(k.ENTRIES + 1, np.int64),
         np.full(banks, -1), np.zeros(banks, np.int64),
         np.array([k.ROW_KIND if name in ROW_COMMANDS else k.COLUMN_KIND for name in k.COMMANDS]),
         np.array([name in ("ACTAB", "PREA") for name in k.COMMANDS], np.int64),
-        np.arange(0, banks, banks // size[Level.RANK]), np.zeros(len(k.COMMANDS), np.int64), state,
+        np.arange(0, banks, banks // size[Level.RANK]), np.zeros((len(k.COMMANDS), banks), np.int64),
+        np.zeros(len(k.COMMANDS), np.int64), state,
     )  # fmt: skip
     log = np.zeros((COMMANDS_OF_EACH * (len(ordered) + banks) if logged else 0, k.N_LOG), np.int64)
     if (cycles := int(k.run(channel, log))) == k.STUCK:
@@ -70,6 +72,17 @@ def simulate(
         raise UserError(f"expected time to open a row between refreshes, got {said}; {REFRESH_SOONER}")
     counts = {name: n for name, n in zip(k.COMMANDS, channel.counts.tolist(), strict=True) if n}
     return Found(cycles, counts, log[: state[k.LOGGED]])
+
+
+def _device(table: Table) -> Device:
+    """Of a channel that is idle and closed."""
+    arrays = _arrays(table)
+    return Device(**arrays | {name: arrays[name].copy() for name in ("bound", "beside", "ring")})
+
+
+@lru_cache(maxsize=16)
+def _arrays(table: Table) -> dict[str, np.ndarray]:
+    return device(table, frozenset(ISSUED), {}, k.COMMANDS)
 
 
 def _check(requests: np.ndarray, banks: int) -> None:
