@@ -160,7 +160,8 @@ def _traffic(work: Matrix, tile: tuple[float, float]) -> float:
 def _tiles(gpu: Gpu, work: Matrix, element_bytes: int) -> tuple[tuple[float, float], tuple[float, float]]:
     """Edges of the tiles in L1, for least traffic over the square of the occupancy, and in L2, for least traffic."""
     best, least = (1.0, 1.0), float("inf")
-    for tile in ((min(a, work.m), min(b, work.n)) for a in TILES for b in TILES):
+    rows, columns = (dict.fromkeys(min(edge, whole) for edge in TILES) for whole in (work.m, work.n))
+    for tile in ((a, b) for a in rows for b in columns):
         if _kept(tile, L1_DEPTH, element_bytes) > gpu.l1_bytes:
             continue
         cost = _traffic(work, tile) / _occupancy(gpu, _blocks(work, tile)) ** 2
