@@ -64,7 +64,7 @@ def windows(state: Any) -> int:
 
 def take(state: Any, now: int) -> Snapshot:
     """What the channel is like at clock `now`."""
-    return Snapshot(now, [part.values.copy() for part in _parts(state)])
+    return Snapshot(now, [values.copy() for _, values in _arrays(state)])
 
 
 def same(state: Any, one: Snapshot, other: Snapshot, until: int) -> bool:
@@ -72,9 +72,10 @@ def same(state: Any, one: Snapshot, other: Snapshot, until: int) -> bool:
     for part, x, y in zip(_parts(state), one.values, other.values, strict=True):
         if ((x != y) & (part.kind == FIXED)).any():
             return False
-        near, far = (_ahead(values, part.slack, found.now, until) for values, found in ((x, one), (y, other)))
-        if ((near != far) & (part.kind == CLOCK)).any():
-            return False
+        if (clocks := part.kind == CLOCK).any():
+            near, far = (_ahead(values, part.slack, found.now, until) for values, found in ((x, one), (y, other)))
+            if ((near != far) & clocks).any():
+                return False
     return True
 
 
@@ -95,14 +96,17 @@ def repeat(state: Any, one: Snapshot, other: Snapshot, times: int) -> None:
 
 def _parts(state: Any) -> Iterator[Part]:
     queued = isinstance(state, q.Channel)
-    groups = [("", state), ("tree.", state.tree), ("log.", state.log)]
-    for prefix, group in groups:
+    for name, values in _arrays(state):
+        kind, slack = np.full(values.shape, FIXED), np.zeros(values.shape, np.int64)
+        _mark(state, name, kind, slack, queued)
+        yield Part(values, kind, slack)
+
+
+def _arrays(state: Any) -> Iterator[tuple[str, np.ndarray]]:
+    for prefix, group in (("", state), ("tree.", state.tree), ("log.", state.log)):
         for name, values in zip(group._fields, group, strict=True):
-            if not isinstance(values, np.ndarray) or name in EMPTY:
-                continue
-            kind, slack = np.full(values.shape, FIXED), np.zeros(values.shape, np.int64)
-            _mark(state, prefix + name, kind, slack, queued)
-            yield Part(values, kind, slack)
+            if isinstance(values, np.ndarray) and name not in EMPTY:
+                yield prefix + name, values
 
 
 def _mark(state: Any, name: str, kind: np.ndarray, slack: np.ndarray, queued: bool) -> None:

@@ -1,5 +1,7 @@
 """Draws that depend on the request and the token alone, so that every scheduler and every machine sees the same."""
 
+from functools import lru_cache
+
 MASK = (1 << 64) - 1
 STEP, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # [recalled] SplitMix64, public domain
 
@@ -17,4 +19,9 @@ def uniform(seed: int, request: int, token: int) -> float:
     >>> uniform(0, 3, 7) == uniform(0, 3, 7), uniform(0, 3, 7) == uniform(1, 3, 7)
     (True, False)
     """
-    return (_mixed(_mixed(_mixed(seed & MASK) ^ request) ^ token) >> 11) / (1 << 53)
+    return (_mixed(_of_request(seed, request) ^ token) >> 11) / (1 << 53)
+
+
+@lru_cache(maxsize=1024)
+def _of_request(seed: int, request: int) -> int:
+    return _mixed(_mixed(seed & MASK) ^ request)
