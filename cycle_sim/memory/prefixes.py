@@ -1,7 +1,10 @@
 """What the first requests of a stream take on a channel, for many numbers of them: the stream is simulated once."""
 
 from collections.abc import Callable
-from copy import copy, deepcopy
+from copy import copy
+from typing import Any
+
+import numpy as np
 
 from pimloom.arch.memory import Memory
 from pimloom.cycle_sim.memory.addresses import address_map
@@ -43,6 +46,14 @@ class Prefixes:
 def _copied(channel: Channel) -> Channel:
     """The same channel apart, but for its histogram of latencies."""
     found, log = copy(channel), channel.state.log
-    found.state = deepcopy(channel.state._replace(log=log._replace(latency=log.latency[:0])))
-    found.state = found.state._replace(log=found.state.log._replace(latency=log.latency))
+    found.state = _apart(channel.state, {id(log.latency): log.latency})
     return found
+
+
+def _apart(x: Any, known: dict[int, np.ndarray]) -> Any:
+    """The same with arrays of its own, but for those that are known."""
+    if isinstance(x, np.ndarray):
+        if id(x) not in known:
+            known[id(x)] = x.copy()
+        return known[id(x)]
+    return type(x)(*[_apart(field, known) for field in x]) if isinstance(x, tuple) else x
