@@ -200,9 +200,9 @@ class Channel:
             self.open[bank] = None
 
     def best(self, queue, now):
-        """First ready, then first come."""
-        found = [(not self.ready(self.needs(r), r.bank, now), r.arrive, i) for i, r in enumerate(queue)]
-        return queue[min(found)[2]]
+        """First ready, then first come; and whether it is ready."""
+        waits, _, i = min([(not self.ready(self.needs(r), r.bank, now), r.arrive, i) for i, r in enumerate(queue)])
+        return queue[i], not waits
 
     def tick(self, now, answered):
         if self.pending_reads and self.pending_reads[0][0] <= now:
@@ -217,8 +217,8 @@ class Channel:
             self.owed, self.next_due = self.owed + 1, now + self.t["REFI"]
         queue: Any = None
         if self.active:
-            r = self.best(self.active, now)
-            if self.ready(self.needs(r), r.bank, now):
+            r, ready = self.best(self.active, now)
+            if ready:
                 queue = self.active
         if queue is None and self.owed:
             if not self.active:
@@ -237,8 +237,8 @@ class Channel:
                 self.choose_mode()
                 waiting = self.writes if self.write_mode else self.reads
                 if waiting:
-                    r = self.best(waiting, now)
-                    if self.ready(self.needs(r), r.bank, now):
+                    r, ready = self.best(waiting, now)
+                    if ready:
                         queue = waiting
         if queue is None:
             return
