@@ -5,10 +5,12 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from pimloom.arch.part import NonNegative, Positive, PositiveFloat
+from pimloom.arch.part import Positive
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
-Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
+Share = Annotated[float, msgspec.Meta(ge=1e-6, le=1)]
+Rate = Annotated[float, msgspec.Meta(ge=1e-6, le=1e9)]  # far beyond any processor, so that times are finite
+Amount = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
 
 class RooflineSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -29,13 +31,13 @@ class RooflineSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     description: str
     kind: Literal["roofline"]
-    peak_tflops: PositiveFloat
-    memory_gb_s: PositiveFloat
+    peak_tflops: Rate
+    memory_gb_s: Rate
     memory_bytes: Positive
     peak_share: Share
     memory_share: Share
     element_bits: Positive
-    power_w: PositiveFloat
-    launch_us: NonNegative
+    power_w: Rate
+    launch_us: Amount
     kernels_per_layer: Count
-    idle_w: NonNegative | None = None
+    idle_w: Amount | None = None

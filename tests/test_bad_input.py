@@ -17,6 +17,8 @@ from tests.command import ENVIRONMENT, PIMLOOM, Done, call, snapshot, spawn
 from tests.slow import slow
 
 RUN = ("run", "pim_gpt", "--model", "gpt2", "--generate", "1")
+GPU = ("run", "gpu_a100", "--model", "gpt2", "--prompt", "4", "--generate", "1")
+INSTANT = ("--set", "peak_tflops=1e9", "--set", "memory_gb_s=1e9", "--set", "launch_us=0")
 GPT2 = {"model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_layer": 1, "n_positions": 1024}
 DEEPSEEK = json.loads((Path(__file__).parent / "models" / "deepseek-v2-lite.json").read_text())
 LLAMA = {
@@ -185,7 +187,7 @@ BAD: list[tuple[tuple[str, ...], str]] = [
     (with_set("npu.clock_mhz=!!python/object/apply:os.system [ls]"), "tags are not allowed, got !!python/object/apply"),
     (with_set("npu.clock_mhz=&a 500"), "--set npu.clock_mhz: anchors and aliases are not allowed, write the value out"),
     (with_set("kind=roofline"), "--set kind: expected one of pim, got roofline"),
-    ((*with_system("t4"), "--set", "power_w=1e308", "--set", "launch_us=1e9"), "a value of the system is out of range"),
+    ((*with_system("t4"), "--set", "power_w=1e308", "--set", "launch_us=1e9"), "power_w: expected number >= 1e-06"),
     # outputs
     (
         ("report", "pim-gpt", "--out", "in_the_way"),
@@ -210,6 +212,9 @@ BAD: list[tuple[tuple[str, ...], str]] = [
     (("fabric", "cost", "--gpu-usd", "-1", "--fault-ratio", "0.1"), "a number from 0 to 1,000,000,000, got -1"),
     (("rtl", "power", "bf16_mul", "--clock-mhz", "nan"), "expected a number from 0.001 to 100,000, got nan"),
     (("trace", "ddr4", "--pattern", "strided", "--seed", "3"), "--seed 3: pattern strided without --gap draws"),
+    ((*GPU, "--set", "peak_tflops=1e-300"), "peak_tflops: expected number >= 1e-06 and <= 1000000000, got 1e-300"),
+    ((*GPU, "--set", "launch_us=1e300"), "--set launch_us: expected number >= 0 and <= 1000000000, got 1e300"),
+    ((*GPU, *INSTANT), "gpu_a100: no operator takes 0.5 ns; lower peak_tflops or memory_gb_s"),
 ]
 
 

@@ -233,7 +233,6 @@ def test_an_npu_with_pim_refuses_currents_that_leave_nothing_for_an_act(
 @pytest.mark.parametrize(
     ("system", "setting", "cause"),
     [
-        ("gpu_a100", "power_w=1e308", "power x time"),
         ("neupims", "link.pj_per_bit=1e308", "link"),
         ("npu_only", "energy.pj_per_sram_byte=1e305", "npu_scratchpad"),
         ("pim_gpt", "npu.power_mw=1e308", "asic"),

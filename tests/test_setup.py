@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 SETUP = Path(__file__).resolve().parent.parent / ".ci" / "setup"
-OLD = "exit 1"
+OLD = "echo Python 3.8"
 
 
 def built(flags: str = "", prefix: str = "/somewhere", headers: str | None = None) -> str:
@@ -67,7 +67,14 @@ def test_one_that_is_named_is_taken(tmp_path: Path) -> None:
 def test_one_that_is_named_and_too_old_is_refused(tmp_path: Path) -> None:
     run = chosen(tmp_path, {"python3": FAST}, wanted="python3.11")
     assert (run.returncode, run.stdout) == (2, "")
-    assert run.stderr == "setup: PYTHON is python3.11, which is not Python 3.11, 3.12 or 3.13\n"
+    assert run.stderr == "setup: PYTHON is python3.11, expected Python 3.11 to 3.13; it says: Python 3.8\n"
+
+
+@pytest.mark.parametrize(("named", "says"), [("true", ""), ("/nowhere/python3", "No such file or directory")])
+def test_what_is_no_python_is_refused(tmp_path: Path, named: str, says: str) -> None:
+    run = chosen(tmp_path, {"python3": FAST}, wanted=named)
+    assert (run.returncode, run.stdout) == (2, "") and says in run.stderr
+    assert run.stderr.startswith(f"setup: PYTHON is {named}, expected Python 3.11 to 3.13; it says: ")
 
 
 def test_the_distributions_comes_last_and_where_none_is_built_so_the_first(tmp_path: Path) -> None:

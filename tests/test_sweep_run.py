@@ -124,7 +124,7 @@ def test_folders_and_options_that_do_not_fit(tmp_path: Path, monkeypatch: pytest
         ("s.yaml", "--out", "there"): "there: holds another sweep (axes dram.channels, here npu.clock_mhz)",
         ("s.yaml", "--out", "rows_is_file"): "rows",
         ("s.yaml", "--out", "hand"): "hand: holds other files (sweep.yaml) and no sweep; choose another folder",
-        ("s.yaml", "--out", ""): "holds other files",
+        ("s.yaml", "--out", ""): "expected a folder, got an empty name",
         ("s.yaml", "--workers", "0"): "--workers",
         ("s.yaml", "--workers", "5000"): "--workers 5000: expected 1 to 1024",
         ("s.yaml", "--workers", "2", "--scheduler", "tcp://127.0.0.1:1"): "leave one of the two out",

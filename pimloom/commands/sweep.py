@@ -43,7 +43,11 @@ def run(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What to sweep: system, workload, axes, objectives.")],
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Folder of the sweep, to begin or go on with; else FILE less its suffix."),
+        typer.Option(
+            metavar="DIR",
+            parser=some_folder,
+            help="Folder of the sweep, to begin or go on with; else FILE less its suffix.",
+        ),
     ] = None,
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="A running Dask scheduler, such as tcp://host:8786.")

@@ -65,6 +65,8 @@ class RooflineDevice:
         for one in every:
             spans += [Span(start + at, end + at, operator, resource) for start, end, operator, resource in one.spans]
             at += one.time_ps
+        if batch.requests and not at:
+            raise UserError(f"{self.system.name}: no operator takes 0.5 ns; lower peak_tflops or memory_gb_s")
         return Run(
             end_ps=at,
             spans=tuple(spans),
