@@ -46,6 +46,7 @@ def test_real_points_one_of_which_fails(tmp_path: Path, monkeypatch: pytest.Monk
     assert count == 2 and "one sequence at a time" in error and "\n" not in error
     frame = open_table(tmp_path / "real").table.frame
     assert frame["energy_j"].notna().tolist() == frame["error"].isna().tolist() == [True, True, False, False]
+    assert " s of simulation; in folder real " in " ".join(call("sweep", "status", "real").out.split())
     before = {path: path.read_bytes() for path in (tmp_path / "real" / "rows").iterdir()}
     again = json.loads(call("sweep", "real.yaml", "--workers", "1", "--json", "-", "--quiet").out)
     assert again | {"starts": 1, "last_start": None} == found | {"last_start": None}

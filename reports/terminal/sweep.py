@@ -14,7 +14,7 @@ def show_status(found: Mapping[str, Any]) -> None:
     show_line(
         f"{found['name']}: {found['finished']:,} of {found['asked']:,} points finished, {found['failed']:,} failed, "
         f"{found['feasible']:,} feasible, {found['pareto']:,} on {_fronts(found['workloads'])}; "
-        f"{found['simulated_s']:,.1f} s of simulation"
+        f"{found['simulated_s']:,.1f} s of simulation; in folder {found['folder']}"
     )
     for line in found["damaged"]:
         show_line(line)
