@@ -213,6 +213,7 @@ def test_the_command_prints_and_writes(tmp_path: Path) -> None:
     [
         (("--arch", "big-switch"), "no parts and no bandwidth of it are known"),
         (("--arch", "nvl71"), "nearest: nvl72"),
+        (("--arch", "all,nvl71"), "--arch all,nvl71: all stands alone; leave out the others"),
         (("--arch", "dgx8"), "no list of its parts is known; expected of infinitehbd-kN, tpuv4"),
         (("--arch", "infinitehbd-k5"), "5 bundles need as many slots; a node with --gpus-per-node 4 has 4"),
         (("--gpus-per-node", "0"), "--gpus-per-node 0: expected 1 to 64"),

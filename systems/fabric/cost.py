@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from pimloom.arch.document import short
 from pimloom.arch.error import UserError
 from pimloom.arch.fabric_cost import Bill, bill, bill_names, load_components
 from pimloom.arch.topology.cluster import Cluster
@@ -21,7 +22,9 @@ def bills(names: str, gpus_per_node: int = 4, settings: Mapping[str, str] | None
     if names == "all":
         known = bill_names(loaded.value)
         return [bill(loaded, name, gpus_per_node) for name in known if _fits(name, gpus_per_node)]
-    return [bill(loaded, name, gpus_per_node) for name in dict.fromkeys(names.split(","))]
+    if "all" in (listed := list(dict.fromkeys(names.split(",")))):
+        raise UserError(f"--arch {short(names)}: all stands alone; leave out the others")
+    return [bill(loaded, name, gpus_per_node) for name in listed]
 
 
 def _fits(name: str, gpus_per_node: int) -> bool:
