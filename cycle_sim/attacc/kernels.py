@@ -80,6 +80,8 @@ def run(w, log):
         if s[ISSUED]:
             end = now + 1
             now += 1
+        elif s[QUEUED] < ENTRIES and s[NEXT] < w.requests.shape[0]:  # a BARRIER has left, so one more comes in
+            now += 1
         else:
             now = max(now + 1, min(s[WAKE], s[DUE]))
 
