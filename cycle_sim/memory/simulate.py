@@ -78,7 +78,7 @@ def simulate(
             else:
                 fed = [crew.pool.submit(channel.feed, part) for channel, part in zip(channels, parts, strict=True)]
         _wait(fed, channels, desk)
-        alone = not extra_ck and (short or len(channels) == 1)
+        alone = not extra_ck and (short or coupled or len(channels) == 1)
         each = map if alone else crew.pool.map
         end_ck = max(each(Channel.settle, channels)) + extra_ck
         list(each(lambda channel: channel.finish(end_ck), channels))

@@ -3,12 +3,14 @@ that come behind it, and at most one is accepted in a clock."""
 
 from typing import Any
 
+from pimloom.cycle_sim.compiled.kernel import bare
 from pimloom.cycle_sim.dram.kernels.queued.fields import MORE, REST
 
 
 def front_end(run: Any, one: Any, now: int, ahead: int) -> Any:
-    """The front end of channels that `run` serves. one: channel c of a stack; now: place of its clock in `state`, which
-    is `ahead` of the one in which it has just accepted a request."""
+    """The front end of channels that `run` serves, a function that no mark has compiled. one: channel c of a stack; now:
+    place of its clock in `state`, which is `ahead` of the one in which it has just accepted a request."""
+    serve = bare(run)  # a call would hand over what is known of forty arrays, for each request
 
     def together(chs, channel, address, write, when, bank, row, column, number, begin, end, next_ck, rest_ck, clocks):
         """Serve requests begin … end - 1 of the arrays, request i by channel[i] at clock when[i] or later, which is put
@@ -27,7 +29,7 @@ def front_end(run: Any, one: Any, now: int, ahead: int) -> Any:
             when[i] = max(when[i], next_ck)
             if when[i] - ch.state[now] > rest_ck:
                 return REST, i, next_ck
-            code, _ = run(ch, address, write, when, bank, row, column, number, i, i + 1, False, clocks)
+            code, _ = serve(ch, address, write, when, bank, row, column, number, i, i + 1, False, clocks)
             left -= ch.state[now]
             if code != MORE:
                 return code, i, next_ck

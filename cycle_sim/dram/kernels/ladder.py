@@ -13,6 +13,8 @@ from pimloom.cycle_sim.dram.kernels.device import FAR, PRE, free_from
 def place(ladder, k, i, key):
     """Leaf i of ladder k holds this key."""
     n = ladder.shape[1] // 2 + i
+    if ladder[k, n] == key:
+        return
     ladder[k, n] = key
     while n > 1:
         n >>= 1

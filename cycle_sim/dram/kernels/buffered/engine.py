@@ -47,8 +47,7 @@ from pimloom.cycle_sim.dram.kernels.record import (
 from pimloom.cycle_sim.dram.kernels.tree import ALL, NONE, climb, oldest, passing, slot_of
 
 
-@entry
-def run(ch, address, write, when, bank, row, column, number, begin, end, final, clocks):
+def _run(ch, address, write, when, bank, row, column, number, begin, end, final, clocks):
     """Serve requests begin … end - 1 of the arrays, as `queued.run` does; returns (code, next request to take in)."""
     g, tally, i = ch.state, ch.log.tally, begin
     while True:
@@ -82,7 +81,8 @@ def run(ch, address, write, when, bank, row, column, number, begin, end, final, 
         g[f.NOW], clocks = t + 1, clocks - 1
 
 
-run_together = entry(front_end(run, f.one, f.NOW, ahead=2), f"{__name__}:run_together")
+run = entry(_run, f"{__name__}:run")
+run_together = entry(front_end(_run, f.one, f.NOW, ahead=2), f"{__name__}:run_together")
 
 
 @bare

@@ -44,8 +44,7 @@ from pimloom.cycle_sim.dram.kernels.record import (
 from pimloom.cycle_sim.dram.kernels.tree import climb, note
 
 
-@entry
-def run(ch, address, write, when, bank, row, column, number, begin, end, final, clocks):
+def _run(ch, address, write, when, bank, row, column, number, begin, end, final, clocks):
     """Serve requests begin … end - 1 of the arrays; request i has number[i] and comes at clock when[i] or later.
 
     Returns (code, next request to accept). MORE: all are accepted, call again with more; FLUSH: empty the logs; GROW:
@@ -75,7 +74,7 @@ def run(ch, address, write, when, bank, row, column, number, begin, end, final, 
             return f.PAUSE, i
         if g[f.FREE_WAIT] < 0 or g[f.REF_TAIL] - g[f.REF_HEAD] + ch.log.rank.shape[0] >= ch.refreshes.shape[0]:
             return f.GROW, i
-        t = _next_event(ch)
+        t = event = _next_event(ch)
         if i < end and _room(ch, write[i]):
             t = min(t, max(when[i], g[f.NOW]))
         if t - g[f.PROGRESS] > policy[f.PATIENCE] and (g[f.OUTSTANDING] > 0 or (i < end and when[i] < t)):
@@ -84,20 +83,21 @@ def run(ch, address, write, when, bank, row, column, number, begin, end, final, 
             close_accounts(ch.log, g[f.STOP])
             g[f.NOW] = g[f.STOP]
             return f.DONE, i
-        code = _tick(ch, t)
+        code = _tick(ch, t) if t == event else f.DONE  # before the event, a request comes and nothing else happens
         g[f.NOW], g[f.TAKEN], clocks = t + 1, 0, clocks - 1
         if code != f.DONE:
             return code, i
 
 
-run_together = entry(front_end(run, f.one, f.NOW, ahead=1), f"{__name__}:run_together")
+run = entry(_run, f"{__name__}:run")
+run_together = entry(front_end(_run, f.one, f.NOW, ahead=1), f"{__name__}:run_together")
 
 
 @bare
 def _next_event(ch):
     """First clock from NOW on in which anything but an acceptance may happen."""
     g = ch.state
-    if g[f.MOVE] and g[f.N_READ] + g[f.N_WRITE] > 0:
+    if g[f.MOVE] and _moves(ch):
         return g[f.NOW]
     t = min(next_issue(ch), g[f.NEXT_REFRESH])
     if g[f.REF_HEAD] != g[f.REF_TAIL]:
@@ -241,15 +241,32 @@ def _accept(ch, t, address, write, bank, row, column, index):
 
 
 @bare
+def _drains_now(ch):
+    """Whether a drain of the write queue begins."""
+    g, policy = ch.state, ch.policy
+    if g[f.DRAIN] > 0 or policy[f.UNIFIED]:
+        return False
+    quiet = g[f.QUEUED] == 0 and (policy[f.DRAMSIM3] or g[f.N_READ] == 0)
+    return g[f.N_WRITE] >= policy[f.DRAIN_HIGH] or (g[f.N_WRITE] > policy[f.DRAIN_IDLE] and quiet)
+
+
+@bare
+def _moves(ch):
+    """Whether `_move` does anything; where it does not, it would not either in the clocks until something else does."""
+    drains = ch.state[f.DRAIN] > 0
+    if first_to_move(ch, f.WRITES) >= 0 if drains else _drains_now(ch):
+        return True
+    return not (drains and ch.policy[f.DRAMSIM3]) and first_to_move(ch, f.READS) >= 0
+
+
+@bare
 def _move(ch):
     """Move one request to its command queue: of the write queue while it drains, else of the read queue."""
     g, policy = ch.state, ch.policy
     before, dramsim3 = g[f.DRAIN], policy[f.DRAMSIM3]
     g[f.MOVE] = 0
-    if g[f.DRAIN] == 0 and not policy[f.UNIFIED]:
-        quiet = g[f.QUEUED] == 0 and (dramsim3 or g[f.N_READ] == 0)
-        if g[f.N_WRITE] >= policy[f.DRAIN_HIGH] or (g[f.N_WRITE] > policy[f.DRAIN_IDLE] and quiet):
-            g[f.DRAIN] = max(1, g[f.N_WRITE] - policy[f.DRAIN_LOW])
+    if _drains_now(ch):
+        g[f.DRAIN] = max(1, g[f.N_WRITE] - policy[f.DRAIN_LOW])
     drains = g[f.DRAIN] > 0
     for k in range(1, -1, -1):
         if k and not drains or not k and drains and dramsim3:
