@@ -215,13 +215,13 @@ def _complaint(tree: Any, type_: type) -> str:
     return ""
 
 
-def _kind_at(kind: kinds.Type | None, place: str) -> kinds.Type | None:
+def _kind_at(kind: "kinds.Type | None", place: str) -> "kinds.Type | None":
     for step in steps_of(place):
         kind = _inner(kind, step)
     return kind
 
 
-def _inner(kind: kinds.Type | None, step: str | int) -> kinds.Type | None:
+def _inner(kind: "kinds.Type | None", step: str | int) -> "kinds.Type | None":
     match kind:
         case kinds.UnionType(types=types):
             return next((inner for t in types if (inner := _inner(t, step))), None)
@@ -238,7 +238,7 @@ def _inner(kind: kinds.Type | None, step: str | int) -> kinds.Type | None:
     return None
 
 
-def _keys(kind: kinds.Type | None) -> list[str]:
+def _keys(kind: "kinds.Type | None") -> list[str]:
     match kind:
         case kinds.UnionType(types=types):
             return [key for t in types for key in _keys(t)]
@@ -249,7 +249,7 @@ def _keys(kind: kinds.Type | None) -> list[str]:
     return []
 
 
-def _words(kind: kinds.Type | None) -> list[str]:
+def _words(kind: "kinds.Type | None") -> list[str]:
     """The texts that may stand there, where they are few."""
     match kind:
         case kinds.UnionType(types=types):
@@ -261,7 +261,7 @@ def _words(kind: kinds.Type | None) -> list[str]:
     return []
 
 
-def _describe(kind: kinds.Type | None) -> str:
+def _describe(kind: "kinds.Type | None") -> str:
     match kind:
         case kinds.UnionType(types=types):
             return " or ".join(map(_describe, types))

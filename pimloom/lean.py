@@ -4,8 +4,10 @@ Such a module is there at once; what stands in it is made when something in it i
 numpy's help, a sixth of its import, nothing is made.
 """
 
+import os
 import sys
-from collections.abc import Mapping
+import typing
+from collections.abc import Callable, Mapping
 from importlib.machinery import ModuleSpec, PathFinder
 from threading import RLock
 from types import ModuleType
@@ -19,10 +21,33 @@ class NDArray:
         return cls
 
 
+def _asked(module: str, *names: str) -> dict[str, Callable[..., Any]]:
+    """Functions in place of a module's own, which they call."""
+
+    def in_place_of(name: str) -> Callable[..., Any]:
+        def function(*arguments: Any, **named: Any) -> Any:
+            late = sys.modules[module]
+            if isinstance(late, _Late):
+                object.__getattribute__(late, "__spec__").loader_state.make(late)
+            return getattr(late, name)(*arguments, **named)
+
+        return function
+
+    return {name: in_place_of(name) for name in names}
+
+
+def _of_typing(*names: str) -> dict[str, Any]:
+    return {name: getattr(typing, name) for name in names}
+
+
 HELP = ("numpy._core._add_newdocs", "numpy._core._add_newdocs_scalars")
 LATER: Mapping[str, Mapping[str, Any]] = {  # module: what is in it meanwhile
     "numpy._typing": {"NDArray": NDArray},
-    **dict.fromkeys(("csv", "json", "pickle", "subprocess", "tokenize"), {}),
+    "numpy.linalg": _asked("numpy.linalg", "eigvals", "inv", "lstsq", "matrix_power"),
+    "typing_extensions": _of_typing("NotRequired", "Required", "get_type_hints"),  # as msgspec does where there is none
+    "platform": {"system": lambda: os.uname().sysname},
+    **dict.fromkeys(("csv", "json", "msgspec.inspect", "msgspec.toml", "msgspec.yaml", "pickle"), {}),
+    **dict.fromkeys(("subprocess", "textwrap", "tokenize"), {}),
 }
 AT_ONCE = frozenset(
     f"__{name}__" for name in ("class", "dict", "name", "spec", "loader", "file", "path", "package", "cached")

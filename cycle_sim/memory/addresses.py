@@ -39,9 +39,8 @@ def address_map(memory: Memory) -> AddressMap:
 
 @entry
 def decode(piece, address, found):
-    """found[i] = the coordinates of address[i], in the order of FIELDS."""
-    for i in range(address.shape[0]):
-        for f in range(4):
-            found[i, f] = 0
-        for k in range(piece.shape[0]):
-            found[i, piece[k, 2]] |= ((address[i] >> piece[k, 0]) & piece[k, 1]) << piece[k, 3]
+    """found[f, i], zero before: coordinate f of address[i], in the order of FIELDS."""
+    for k in range(piece.shape[0]):
+        bit, mask, f, at = piece[k, 0], piece[k, 1], piece[k, 2], piece[k, 3]
+        for i in range(address.shape[0]):
+            found[f, i] |= ((address[i] >> bit) & mask) << at

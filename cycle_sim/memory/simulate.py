@@ -7,7 +7,7 @@ import numpy as np
 
 from pimloom.arch.memory import Memory
 from pimloom.cycle_sim.cores import cores
-from pimloom.cycle_sim.memory.addresses import AddressMap, address_map, decode
+from pimloom.cycle_sim.memory.addresses import FIELDS, AddressMap, address_map, decode
 from pimloom.cycle_sim.memory.channel import CLOCKS, Channel, Requests, Tally
 from pimloom.cycle_sim.memory.front_end import FrontEnd
 
@@ -123,11 +123,11 @@ def _wait(fed: "list[Future[None]]", channels: list[Channel], desk: "_Desk | Non
 
 def placed(found: AddressMap, chunk: Chunk, first: int) -> tuple[np.ndarray, Requests]:
     """The channel of each request, and the requests."""
-    place = np.empty((len(chunk.address), 4), np.int64)
-    decode(found.piece, np.ascontiguousarray(chunk.address), place)
-    channel, bank, row, column = (np.ascontiguousarray(place[:, f]) for f in range(4))
-    number = np.arange(first, first + len(place))
     address, write, when = map(np.ascontiguousarray, chunk)
+    place = np.zeros((len(FIELDS), len(address)), np.int64)
+    decode(found.piece, address, place)
+    channel, bank, row, column = place
+    number = np.arange(first, first + len(address))
     return channel, Requests(address, write, when, bank, row, column, number)
 
 

@@ -20,20 +20,23 @@ def front_end(run: Any, one: Any, now: int, ahead: int) -> Any:
         for more than rest_ck clocks; others as `run`. clocks: of all channels together, until Python is to look at
         signals.
         """
-        left = clocks
-        for i in range(begin, end):
-            if left <= 0:
-                return MORE, i, next_ck
-            ch = one(chs, channel[i])
-            left += ch.state[now]
-            when[i] = max(when[i], next_ck)
-            if when[i] - ch.state[now] > rest_ck:
-                return REST, i, next_ck
-            code, _ = serve(ch, address, write, when, bank, row, column, number, i, i + 1, False, clocks)
-            left -= ch.state[now]
-            if code != MORE:
-                return code, i, next_ck
-            next_ck = ch.state[now] - ahead + 1
+        left, i = clocks, begin
+        while i < end:
+            c = channel[i]
+            ch = one(chs, c)  # once for neighbours that go to the same
+            while i < end and channel[i] == c:
+                if left <= 0:
+                    return MORE, i, next_ck
+                left += ch.state[now]
+                when[i] = max(when[i], next_ck)
+                if when[i] - ch.state[now] > rest_ck:
+                    return REST, i, next_ck
+                code, _ = serve(ch, address, write, when, bank, row, column, number, i, i + 1, False, clocks)
+                left -= ch.state[now]
+                if code != MORE:
+                    return code, i, next_ck
+                next_ck = ch.state[now] - ahead + 1
+                i += 1
         return MORE, end, next_ck
 
     return together

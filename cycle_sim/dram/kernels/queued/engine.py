@@ -280,11 +280,11 @@ def _move(ch):
             slot = first_unread(ch)
         if slot < 0:
             continue
-        leave(ch, k, slot)
         ch.log.rank[ch.bank[ch.pool[slot, f.BANK], f.RANK], TOUCHED] = 1
         g[f.QUEUED] += 1
         g[f.MOVE] = 1
         append(ch, slot)
+        leave(ch, k, slot)  # now: where the command queue is full, no other one stands in its place
         if k and (dramsim3 or g[f.DRAIN] > 1 or g[f.N_READ] > 0 or g[f.N_WRITE] <= policy[f.DRAIN_IDLE]):
             g[f.DRAIN] -= 1  # else the drain goes on: no read waits
         return f.DONE
