@@ -66,12 +66,15 @@ def engine_of(memory: Memory) -> Any:
 class Channel:
     """A channel before its first clock; `feed` it, then `finish` it."""
 
-    def __init__(self, memory: Memory, logging: bool, logged_ck: tuple[int, int] = (0, 0)) -> None:
-        """logged_ck: clocks whose commands a log wants, each of them."""
+    def __init__(
+        self, memory: Memory, logging: bool, logged_ck: tuple[int, int] = (0, 0), state: Any = None
+    ) -> None:
+        """logged_ck: clocks whose commands a log wants, each of them. state: of such a channel, if there is one."""
         self.memory, self.logged_ck = memory, logged_ck
         self.is_queued = memory.policy.structure == "queued"
         self._engine = engine_of(memory)
-        self.state: Any = (queued_channel if self.is_queued else buffered_channel)(memory, logging)
+        new = queued_channel if self.is_queued else buffered_channel
+        self.state: Any = new(memory, logging) if state is None else state
         self.few_ck, self.many_ck = (min(n * repeat.interval_ck(self.state), int(FAR)) for n in (FEW, MANY))
         self.stopped = False  # set from another thread: go on no further
         self._commands: list[np.ndarray] = []

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from pimloom.arch.memory import Memory
 from pimloom.cycle_sim.dram.kernels.device import FAR
 from pimloom.cycle_sim.dram.kernels.queued import fields as q
 from pimloom.cycle_sim.memory.channel import (
@@ -23,13 +24,17 @@ ONCE = {"path", "aside", "first_rule", "rule", "policy"}  # arrays that no chann
 
 
 class FrontEnd:
-    """One front end; `feed` it."""
+    """One front end and its channels, which begin alike; `feed` it."""
 
-    def __init__(self, channels: list[Channel]) -> None:
-        self.channels, self._next_ck = channels, 0
-        self._run = engine_of(channels[0].memory).run_together
+    def __init__(self, memory: Memory, logging: bool, logged_ck: tuple[int, int]) -> None:
+        """Arguments as those of a channel."""
+        first = Channel(memory, logging, logged_ck)
+        others = (Channel(memory, logging, logged_ck, first.state) for _ in range(1, memory.channels))
+        self.channels, self._next_ck = [first, *others], 0
+        self._run = engine_of(memory).run_together
         self._stack: Any = None
         self._stacked: list[Any] = []
+        self._restack()
 
     def feed(self, channel: np.ndarray, requests: Requests) -> None:
         """Go on until all requests are accepted, in order; request i goes to channel[i]. Raises UserError."""
@@ -95,7 +100,8 @@ def _stack(states: list[Any]) -> Any:
 def _together(arrays: Sequence[np.ndarray]) -> np.ndarray:
     """The arrays as one; what is zero, as most is at first, is not written and takes no memory."""
     found = np.zeros((len(arrays), *arrays[0].shape), arrays[0].dtype)
-    for place, one in zip(found, arrays, strict=True):
+    alike = all(one is arrays[0] for one in arrays)
+    for place, one in [(found, arrays[0])] if alike else zip(found, arrays, strict=True):
         if one.any():
             place[...] = one
     return found

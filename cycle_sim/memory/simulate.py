@@ -57,10 +57,11 @@ def simulate(
     """
     found = address_map(memory)
     wanted = log.wanted_ck() if log else (0, 0)
-    channels = [Channel(memory, log is not None, wanted) for _ in range(memory.channels)]
-    coupled = len(channels) > 1 and memory.policy.quirks != "none"
-    desk = _Desk(log) if log else None
-    front_end, number, short = FrontEnd(channels) if coupled else None, 0, True
+    coupled = memory.channels > 1 and memory.policy.quirks != "none"
+    one = memory, log is not None, wanted
+    front_end = FrontEnd(*one) if coupled else None
+    channels = front_end.channels if front_end else [Channel(*one) for _ in range(memory.channels)]
+    desk, number, short = _Desk(log) if log else None, 0, True
     fed: list[Future[None]] = []
     crew = _Crew(threads or min(len(channels), cores()))
     try:

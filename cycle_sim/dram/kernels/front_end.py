@@ -8,8 +8,8 @@ from pimloom.cycle_sim.dram.kernels.queued.fields import MORE, REST
 
 
 def front_end(run: Any, one: Any, now: int, ahead: int) -> Any:
-    """The front end of channels that `run` serves, a function that no mark has compiled. one: channel c of a stack; now:
-    place of its clock in `state`, which is `ahead` of the one in which it has just accepted a request."""
+    """The front end of channels that `run` serves, a function without a mark. one: channel c of a stack; now: place of
+    its clock in `state`, which is `ahead` of the one in which it has just accepted a request."""
     serve = bare(run)  # a call would hand over what is known of forty arrays, for each request
 
     def together(chs, channel, address, write, when, bank, row, column, number, begin, end, next_ck, rest_ck, clocks):
