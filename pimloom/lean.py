@@ -7,7 +7,7 @@ numpy's help, a sixth of its import, nothing is made.
 import os
 import sys
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib.machinery import ModuleSpec, PathFinder
 from threading import RLock
 from types import ModuleType
@@ -21,10 +21,10 @@ class NDArray:
         return cls
 
 
-def _asked(module: str, *names: str) -> dict[str, Callable[..., Any]]:
+def _asked(module: str, *names: str) -> dict[str, Any]:
     """Functions in place of a module's own, which they call."""
 
-    def in_place_of(name: str) -> Callable[..., Any]:
+    def in_place_of(name: str) -> Any:
         def function(*arguments: Any, **named: Any) -> Any:
             late = sys.modules[module]
             if isinstance(late, _Late):
@@ -42,12 +42,15 @@ def _of_typing(*names: str) -> dict[str, Any]:
 
 HELP = ("numpy._core._add_newdocs", "numpy._core._add_newdocs_scalars")
 LATER: Mapping[str, Mapping[str, Any]] = {  # module: what is in it meanwhile
+    "difflib": _asked("difflib", "get_close_matches"),
+    "gettext": _asked("gettext", "gettext"),
     "numpy._typing": {"NDArray": NDArray},
+    **dict.fromkeys((f"numpy.lib.{name}" for name in ("format", "introspect", "mixins", "npyio", "scimath")), {}),
     "numpy.linalg": _asked("numpy.linalg", "eigvals", "inv", "lstsq", "matrix_power"),
     "typing_extensions": _of_typing("NotRequired", "Required", "get_type_hints"),  # as msgspec does where there is none
     "platform": {"system": lambda: os.uname().sysname},
-    **dict.fromkeys(("csv", "json", "msgspec.inspect", "msgspec.toml", "msgspec.yaml", "pickle"), {}),
-    **dict.fromkeys(("subprocess", "textwrap", "tokenize"), {}),
+    **dict.fromkeys(("bz2", "csv", "json", "lzma", "msgspec.inspect", "msgspec.toml", "msgspec.yaml", "pickle"), {}),
+    **dict.fromkeys(("shellingham", "subprocess", "textwrap", "tokenize"), {}),
 }
 AT_ONCE = frozenset(
     f"__{name}__" for name in ("class", "dict", "name", "spec", "loader", "file", "path", "package", "cached")

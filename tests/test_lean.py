@@ -25,14 +25,19 @@ def ran(text: str) -> str:
 def test_numpy_computes_as_ever_and_has_its_kinds_when_they_are_asked_for():
     text = """
 import numpy as np
-print(late("numpy._typing"), late("pickle"), np.ndarray.fill.__doc__)
+print(late("numpy.linalg"), late("pickle"), np.ndarray.fill.__doc__)
+print(np.matrix([[2, 0], [0, 2]]) ** 3, np.roots([1, -3, 2]), late("numpy.linalg"), late("numpy._typing"))
 print(np.linalg.eigh(np.diag([2.0, 1.0])).eigenvalues, np.arange(4).reshape(2, 2).sum(0))
+print(np.emath.sqrt(-1), np.lib.format.magic(1, 0), np.lib.NumpyVersion("2.0.0") >= "1.0.0")
 import numpy.typing as npt
 print(npt.NDArray[np.float64], late("numpy._typing"), sys.modules["numpy._typing"].NDArray is npt.NDArray)
 """
     assert ran(text).splitlines() == [
         "True True None",
+        "[[8 0]",
+        " [0 8]] [2. 1.] False True",
         "[1. 2.] [2 4]",
+        "1j b'\\x93NUMPY\\x01\\x00' True",
         "numpy.ndarray[tuple[typing.Any, ...], numpy.dtype[numpy.float64]] False True",
     ]
 
@@ -78,6 +83,28 @@ for thread in threads:
 print(len(found), len(set(found)))
 """
     assert ran(text) == "8 1\n"
+
+
+def test_what_stands_in_the_place_of_functions_is_what_they_are():
+    text = """
+import difflib, gettext, platform, typing, typing_extensions
+from difflib import get_close_matches
+from gettext import gettext as _
+from platform import system
+from typing_extensions import NotRequired
+print([late(name) for name in ("difflib", "gettext", "platform", "typing_extensions")])
+print(get_close_matches("trce", ["trace", "run"]), difflib.get_close_matches is get_close_matches)
+print(_("Usage:") == gettext.gettext("Usage:"), NotRequired is typing_extensions.NotRequired)
+print(system() == platform.system(), platform.machine() != "", system() == platform.system())
+print([late(name) for name in ("difflib", "gettext", "platform", "typing_extensions")])
+"""
+    assert ran(text).splitlines() == [
+        "[True, True, True, True]",
+        "['trace'] False",
+        "True True",
+        "True True True",
+        "[False, False, False, True]",
+    ]
 
 
 SLOW = """

@@ -13,10 +13,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.files import write_atomic
 from pimloom.arch.load import load_tree, nearest
 from pimloom.arch.memory import Memory, Policy
-from pimloom.arch.names import elsewhere, list_names
 from pimloom.arch.part import Part
-from pimloom.arch.part_file import load_part
-from pimloom.arch.part_memory import MAPPING, part_memory
 from pimloom.arch.policy import complaints, load_policy
 from pimloom.arch.version import __version__
 from pimloom.cycle_sim.memory.patterns import UNDRAWN
@@ -101,6 +98,8 @@ def find_memory(wanted: Wanted) -> tuple[Memory, str]:
     parts, policies = _split(parse_settings(wanted.settings or (), "controller.page=closed"))
     tool = _tool_of(device)
     if tool is None:
+        from pimloom.arch.part_memory import MAPPING, part_memory
+
         loaded = _policy(controller or "default", policies)
         if wanted.channels < 1 or wanted.channels > 1024:
             raise UserError(f"--channels {wanted.channels}: expected 1 to 1024")
@@ -165,6 +164,9 @@ def _load_tool(tool: str, file: str) -> Memory:
 
 def _part_name(device: str) -> str:
     """A part, or the first part of a standard that has the standard's name."""
+    from pimloom.arch.names import elsewhere, list_names
+    from pimloom.arch.part_file import load_part
+
     known = list_names("parts")
     if device in known or device.endswith((".yaml", ".yml")):
         return device
@@ -179,6 +181,8 @@ def _part_name(device: str) -> str:
 
 
 def _part(name: str, overrides: Mapping[str, str]) -> Part:
+    from pimloom.arch.part_file import load_part
+
     try:
         return load_part(name, overrides).value
     except UserError as error:  # its places are below dram. for the user
