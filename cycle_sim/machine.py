@@ -40,8 +40,9 @@ from pimloom.cycle_sim.advance import (
     refresh_until,
 )
 from pimloom.cycle_sim.compiled.kernel import bind
-from pimloom.cycle_sim.dram import FAR, Issue
+from pimloom.cycle_sim.dram.kernels.device import FAR
 from pimloom.cycle_sim.dram.phases import Phase, phase_of
+from pimloom.cycle_sim.dram.stream import Issue
 from pimloom.cycle_sim.run_table import RunTable
 from pimloom.cycle_sim.runs import Known, Stream, Watch
 

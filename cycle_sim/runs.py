@@ -19,8 +19,9 @@ import numpy as np
 
 from pimloom.arch.command import Row
 from pimloom.arch.table import Table
-from pimloom.cycle_sim.dram import FAR, Engine, Issue
+from pimloom.cycle_sim.dram.kernels.device import FAR
 from pimloom.cycle_sim.dram.phases import Phase, Phases
+from pimloom.cycle_sim.dram.stream import Engine, Issue
 from pimloom.cycle_sim.dram.words import NAMES
 
 Watch = Callable[[np.ndarray, Issue, int, int], None]

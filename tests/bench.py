@@ -16,7 +16,7 @@ from pimloom.arch.command import STREAM
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_part, load_system
 from pimloom.arch.table import Table, compile_table
-from pimloom.cycle_sim.dram import issue
+from pimloom.cycle_sim.dram.stream import issue
 from pimloom.mappers.gemv import product
 from pimloom.mappers.geometry import geometry
 from pimloom.mappers.layout import Packed

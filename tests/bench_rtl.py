@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 
 from pimloom.arch.system import load_part
-from pimloom.cycle_sim.dram import Engine
+from pimloom.cycle_sim.dram.stream import Engine
 from pimloom.rtl.flow.cosim import Case, walk
 from pimloom.rtl.flow.simulator.environment import SIMULATORS
 from pimloom.rtl.flow.stimulus import draw_cases, engine, own_table, shrink

@@ -9,7 +9,8 @@ from random import Random
 from rich.progress import track
 
 from pimloom.arch.error import UserError
-from pimloom.cycle_sim.dram import FAR, Issue, issue
+from pimloom.cycle_sim.dram.kernels.device import FAR
+from pimloom.cycle_sim.dram.stream import Issue, issue
 from tests import naive
 from tests.naive import Outcome
 from tests.streams import STANDARDS, Case, draw_case

@@ -23,7 +23,7 @@ from pimloom.cycle_sim.compiled import library
 from pimloom.cycle_sim.compiled.__main__ import OLD_DAYS, tidy
 from pimloom.cycle_sim.compiled.arguments import flatten
 from pimloom.cycle_sim.compiled.kernel import Entry, bind
-from pimloom.cycle_sim.dram import issue
+from pimloom.cycle_sim.dram.stream import issue
 from pimloom.cycle_sim.memory.addresses import decode
 from pimloom.cycle_sim.memory.simulate import Chunk, simulate
 from pimloom.systems.memory.patterns import pattern_chunks

@@ -8,7 +8,7 @@ import pytest
 
 from pimloom.arch.command import STREAM
 from pimloom.arch.table import bend, rule_rows
-from pimloom.cycle_sim.dram import issue
+from pimloom.cycle_sim.dram.stream import issue
 from pimloom.cycle_sim.memory.simulate import Chunk, simulate
 from tests.controller_streams import PARTS, commands_of, memory_of, policy_of, stream
 from tests.memory_run import run

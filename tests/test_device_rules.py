@@ -16,8 +16,8 @@ import pimloom.arch
 from pimloom.arch.command import STREAM, Command, Level, Role, Row, Rule
 from pimloom.arch.system import load_part
 from pimloom.arch.table import Table, build_table, compile_table, rule_rows
-from pimloom.cycle_sim.dram import Engine
 from pimloom.cycle_sim.dram.monitor import check_trace
+from pimloom.cycle_sim.dram.stream import Engine
 from pimloom.cycle_sim.dram.trace import TRACE, expand
 from pimloom.rtl.flow.stimulus import draw_cases, shrink
 from tests.naive_history import History

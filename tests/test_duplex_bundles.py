@@ -11,8 +11,8 @@ from pimloom.arch.error import UserError
 from pimloom.arch.pim import duplex
 from pimloom.arch.system import load_part
 from pimloom.arch.table import Table, compile_table
-from pimloom.cycle_sim.dram import issue
 from pimloom.cycle_sim.dram.monitor import check_trace
+from pimloom.cycle_sim.dram.stream import issue
 from pimloom.cycle_sim.dram.trace import TRACE
 
 QUIET = 10_000  # by then nothing of what came before is felt

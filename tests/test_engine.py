@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pimloom.arch.command import STREAM
 from pimloom.arch.error import UserError
-from pimloom.cycle_sim.dram import Issue, issue
+from pimloom.cycle_sim.dram.stream import Issue, issue
 from tests.naive import MACHINES, Order
 from tests.oracle_run import compare, difference, run_engine
 from tests.streams import STANDARDS, draw_case, expand, table_of, to_array

@@ -132,7 +132,7 @@ def test_an_exception_is_still_needed(name):
     [
         (
             "mappers/gemv.py",
-            "from pimloom.cycle_sim.dram import issue",
+            "from pimloom.cycle_sim.dram.stream import issue",
             "mappers/gemv.py imports {'cycle_sim'}; mappers may import only {'arch', 'workload'}",
         ),
         (

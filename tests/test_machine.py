@@ -16,7 +16,7 @@ from pimloom.arch.program import AsicStep, PimStep, Step
 from pimloom.arch.system import load_part
 from pimloom.arch.table import compile_table
 from pimloom.arch.units import mhz_to_ps
-from pimloom.cycle_sim.dram import issue
+from pimloom.cycle_sim.dram.stream import issue
 from pimloom.cycle_sim.machine import Event, Machine
 from pimloom.mappers.decode import Decoder
 from pimloom.mappers.geometry import geometry

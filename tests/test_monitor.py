@@ -14,8 +14,9 @@ from pimloom.arch.error import UserError
 from pimloom.arch.part import Part
 from pimloom.arch.system import load_part
 from pimloom.arch.table import Table, build_table, compile_table, rule_rows
-from pimloom.cycle_sim.dram import issue, monitor
+from pimloom.cycle_sim.dram import monitor
 from pimloom.cycle_sim.dram.monitor import check_trace, raise_if_illegal
+from pimloom.cycle_sim.dram.stream import issue
 from pimloom.cycle_sim.dram.trace import TRACE, expand
 from tests.slow import parts, slow
 from tests.streams import STANDARDS, draw_case, organization

@@ -23,8 +23,8 @@ from pimloom.arch.policy import load_policy
 from pimloom.arch.system import HERE, PimSystem, RooflineSystem, list_names, load_part, load_system
 from pimloom.arch.table import Table, compile_table
 from pimloom.arch.training import load_training
-from pimloom.cycle_sim.dram import issue
 from pimloom.cycle_sim.dram.monitor import check_trace
+from pimloom.cycle_sim.dram.stream import issue
 from pimloom.cycle_sim.dram.trace import expand
 from pimloom.reports.explain import all_fields, explain
 from pimloom.workload.need import kv_bytes_per_token, weights

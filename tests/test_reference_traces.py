@@ -19,8 +19,8 @@ from pimloom.arch.command import STREAM, Level, Standard
 from pimloom.arch.part import Organization
 from pimloom.arch.standard import clocks, join_tables
 from pimloom.arch.table import Table, build_table
-from pimloom.cycle_sim.dram import issue
 from pimloom.cycle_sim.dram.monitor import check_trace
+from pimloom.cycle_sim.dram.stream import issue
 from pimloom.cycle_sim.dram.trace import TRACE
 from tests.reference_data import lines, ours_alone, read_yaml, reference_cases
 from tests.test_naive_controllers import NAMES

@@ -9,7 +9,7 @@ from pimloom.arch.command import STREAM
 from pimloom.arch.error import UserError
 from pimloom.arch.system import load_part
 from pimloom.arch.units import Time
-from pimloom.cycle_sim.dram import issue
+from pimloom.cycle_sim.dram.stream import issue
 from pimloom.rtl.flow.cosim import Case, walk
 from pimloom.rtl.flow.stimulus import draw_own_cases, engine, own_table, shrink
 from pimloom.rtl.sequencer import Sequencer

@@ -16,7 +16,7 @@ import pytest
 from pimloom.arch.command import Rule
 from pimloom.arch.standard import given, join_tables
 from pimloom.arch.table import Table, bend
-from pimloom.cycle_sim.dram import Issue
+from pimloom.cycle_sim.dram.stream import Issue
 from tests.naive import Order, Outcome
 from tests.oracle_run import run_engine
 from tests.sleeping_rules import SLEEPING

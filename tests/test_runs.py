@@ -12,8 +12,9 @@ from pimloom.arch.program import PimStep
 from pimloom.arch.system import load_part, load_system
 from pimloom.arch.table import compile_table
 from pimloom.cycle_sim import runs
-from pimloom.cycle_sim.dram import Engine, Issue, phases
+from pimloom.cycle_sim.dram import phases
 from pimloom.cycle_sim.dram.phases import Phases, phase_of
+from pimloom.cycle_sim.dram.stream import Engine, Issue
 from pimloom.cycle_sim.machine import Machine
 from pimloom.cycle_sim.runs import NOT_RUNNING, Known, Stream
 from pimloom.mappers.decode import Decoder

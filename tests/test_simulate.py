@@ -15,7 +15,7 @@ import pytest
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.system import RooflineSystem, System, load_system
-from pimloom.cycle_sim.dram import Engine, Issue
+from pimloom.cycle_sim.dram.stream import Engine, Issue
 from pimloom.cycle_sim.roofline import check_fits
 from pimloom.systems.devices import simulate as module
 from pimloom.systems.devices.result import Result

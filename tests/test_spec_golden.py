@@ -13,7 +13,7 @@ from pimloom.arch.system import PimSystem, load_system
 from pimloom.arch.table import Table, compile_table
 from pimloom.arch.units import mhz_to_ps
 from pimloom.cycle_sim.asic import latency_cyc
-from pimloom.cycle_sim.dram import issue
+from pimloom.cycle_sim.dram.stream import issue
 from pimloom.cycle_sim.machine import Machine, Outcome, command_counts
 from pimloom.mappers.decode import Decoder
 from pimloom.mappers.geometry import geometry

@@ -16,7 +16,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.standard import given, join_tables
 from pimloom.arch.system import HERE, load_part
 from pimloom.arch.table import Table, bend, compile_table, rule_rows, standard_of
-from pimloom.cycle_sim.dram import issue
+from pimloom.cycle_sim.dram.stream import issue
 from tests.sleeping_rules import SLEEPING_IN_PARTS
 
 # A bank is a letter: (pseudo channel, bank group, bank). b shares a's group, c to g are in other groups than a.

@@ -11,7 +11,7 @@ import numpy as np
 from pimloom.arch.command import Role
 from pimloom.arch.part import Part
 from pimloom.arch.table import Table, compile_table
-from pimloom.cycle_sim.dram import issue
+from pimloom.cycle_sim.dram.stream import issue
 from pimloom.mappers.gemv import product, write_columns
 from pimloom.mappers.geometry import Geometry, geometry
 from pimloom.mappers.layout import Packed

@@ -16,7 +16,7 @@ from pimloom.arch.command import STREAM, Level, Row, Rule
 from pimloom.arch.error import UserError
 from pimloom.arch.part import Organization, Part
 from pimloom.arch.table import RuleRow, Table, build_table, rule_rows, standard_of
-from pimloom.cycle_sim.dram import issue
+from pimloom.cycle_sim.dram.stream import issue
 from pimloom.rtl.flow.cosim import Case
 
 Place = tuple[int, int, int, int]  # pseudo channel, rank, bank group, bank

@@ -19,8 +19,9 @@ from pimloom.arch.system import PimSystem, RooflineSystem, System, spec_digest
 from pimloom.arch.table import Table, compile_table
 from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS, ceil_div
 from pimloom.arch.version import __version__
-from pimloom.cycle_sim.dram import FAR, Issue
+from pimloom.cycle_sim.dram.kernels.device import FAR
 from pimloom.cycle_sim.dram.monitor import raise_if_illegal
+from pimloom.cycle_sim.dram.stream import Issue
 from pimloom.cycle_sim.dram.trace import TRACE, expand
 from pimloom.cycle_sim.machine import Event, Machine, command_counts
 from pimloom.cycle_sim.roofline import check_fits

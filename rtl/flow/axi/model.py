@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pimloom.arch.error import UserError
-from pimloom.cycle_sim.dram import issue
+from pimloom.cycle_sim.dram.stream import issue
 from pimloom.cycle_sim.dram.words import describe
 from pimloom.rtl.axi import BYTE, OKAY, PLACES, READ_ONLY, SLVERR, Register
 from pimloom.rtl.command import COORDINATES, command_layout

@@ -9,7 +9,7 @@ import numpy as np
 from pimloom.arch.command import STREAM
 from pimloom.arch.part import Part
 from pimloom.arch.table import Table, compile_table
-from pimloom.cycle_sim.dram import Engine, Issue
+from pimloom.cycle_sim.dram.stream import Engine, Issue
 from pimloom.systems.devices.duplex.memory import bundle_stream
 
 ROWS = 200  # [design] rows of a bundle in the window that is looked at: some seven refreshes

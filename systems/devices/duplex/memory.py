@@ -13,7 +13,7 @@ from pimloom.arch.part_memory import part_memory
 from pimloom.arch.policy import load_policy
 from pimloom.arch.table import compile_table
 from pimloom.arch.units import BITS_PER_BYTE, BYTES_PER_GB, S_PER_PS, ceil_div
-from pimloom.cycle_sim.dram import Engine
+from pimloom.cycle_sim.dram.stream import Engine
 from pimloom.cycle_sim.memory.prefixes import Prefixes
 from pimloom.cycle_sim.memory.simulate import Chunk
 from pimloom.energy.duplex import BankCounts
