@@ -121,8 +121,7 @@ class Machine:
         on = (table.rules.refi, again, 1, POSTPONED_MAX) if self.refresh else (0, 0, 0, 0)
         self._fixed = np.array([tCK_ps, clock_ps, *on], np.int64)
         self._state = np.zeros(N_STATE, np.int64)
-        self._state[DUE] = table.rules.refi if self.refresh else int(FAR)
-        self._state[REFRESHED] = -int(FAR)
+        self._state[[DUE, REFRESHED]] = table.rules.refi if self.refresh else FAR, -FAR
         self._outcome = Outcome()
         self._slots: dict[str, int] = {}
         self._time_ps, self._quiet_ps = np.zeros(64, np.int64), np.zeros(64, np.int64)

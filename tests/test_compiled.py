@@ -52,9 +52,9 @@ def test_what_no_kernel_takes_is_refused(wrong):
 
 
 def decoded(addresses: list[int]) -> list[list[int]]:
-    found = np.zeros((len(addresses), 4), np.int64)
+    found = np.zeros((4, len(addresses)), np.int64)
     decode(PIECES, np.array(addresses), found)
-    return found.tolist()
+    return found.T.tolist()
 
 
 def test_a_kernel_does_what_it_says():
@@ -62,11 +62,11 @@ def test_a_kernel_does_what_it_says():
 
 
 def test_a_bound_call_finds_what_the_arrays_hold_then():
-    addresses, found = np.array([0]), np.zeros((1, 4), np.int64)
+    addresses, found = np.array([0]), np.zeros((4, 1), np.int64)
     call = bind(decode, PIECES, addresses, found)
     addresses[0] = 64 * 3
     call()
-    assert found.tolist() == [[0, 0, 0, 3]]
+    assert found.ravel().tolist() == [0, 0, 0, 3]
 
 
 def read_only(array: np.ndarray) -> np.ndarray:
@@ -77,10 +77,10 @@ def read_only(array: np.ndarray) -> np.ndarray:
 
 def test_arrays_that_may_only_be_read_are_of_the_same_kind():
     """A kernel is not compiled again for them, as numba would, and reads them where they are."""
-    addresses, found = np.array([64 * 5 + 8192 * 2]), np.zeros((1, 4), np.int64)
+    addresses, found = np.array([64 * 5 + 8192 * 2]), np.zeros((4, 1), np.int64)
     assert flatten((read_only(addresses),))[0] == flatten((addresses,))[0]
     decode(read_only(PIECES), read_only(addresses), found)
-    assert found.tolist() == [[2, 0, 0, 5]]
+    assert found.ravel().tolist() == [2, 0, 0, 5]
 
 
 @pytest.mark.parametrize("controller", ["default", "dramsim3", "ramulator2"])
