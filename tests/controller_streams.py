@@ -26,7 +26,7 @@ def memory_of(part, policy, timing=None, ranks=1, channels=1, mapping=MAPPING):
 
 def place(memory, requests):
     """(channel, bank, row, column) of each request."""
-    found = np.zeros((4, len(requests)), np.int64)
+    found = np.empty((4, len(requests)), np.int64)
     decode(address_map(memory).piece, np.array([r[0] for r in requests], np.int64), found)
     return found.T.tolist()
 

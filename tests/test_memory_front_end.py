@@ -57,9 +57,9 @@ def test_a_channel_that_is_full_grows_no_further_than_the_others(refi_ck, monkey
     for grow in (more_waiting, more_refreshes):
         monkeypatch.setattr(front_end, grow.__name__, partial(seen, grow))
     every = np.arange(0, 1 << 16, 32, dtype=np.int64)
-    place = np.empty((len(every), 4), np.int64)
+    place = np.empty((4, len(every)), np.int64)
     decode(address_map(memory).piece, every, place)
-    first = [int(every[place[:, 0] == c][0]) for c in range(2)]
+    first = [int(every[place[0] == c][0]) for c in range(2)]
     address = np.array([first[1]] * 65 + [first[0]] * 3)
     when = np.array([300] * 65 + [5000, 5001, 5002])
     with pytest.raises(UserError, match="requests wait, but none has been accepted or served since clock"):

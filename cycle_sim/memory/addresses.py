@@ -39,7 +39,8 @@ def address_map(memory: Memory) -> AddressMap:
 
 @entry
 def decode(piece, address, found):
-    """found[f, i], zero before: coordinate f of address[i], in the order of FIELDS."""
+    """found[f, i] = coordinate f of address[i], in the order of FIELDS."""
+    found[:] = 0
     for k in range(piece.shape[0]):
         bit, mask, f, at = piece[k, 0], piece[k, 1], piece[k, 2], piece[k, 3]
         for i in range(address.shape[0]):

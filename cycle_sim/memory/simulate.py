@@ -125,7 +125,7 @@ def _wait(fed: "list[Future[None]]", channels: list[Channel], desk: "_Desk | Non
 def placed(found: AddressMap, chunk: Chunk, first: int) -> tuple[np.ndarray, Requests]:
     """The channel of each request, and the requests."""
     address, write, when = map(np.ascontiguousarray, chunk)
-    place = np.zeros((len(FIELDS), len(address)), np.int64)
+    place = np.empty((len(FIELDS), len(address)), np.int64)
     decode(found.piece, address, place)
     channel, bank, row, column = place
     number = np.arange(first, first + len(address))
