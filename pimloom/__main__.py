@@ -13,27 +13,40 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # threads spin as they start
 SELDOM = 200_000, 20, 20  # searches for cyclic garbage: what modules make as they load is none
 
 
+def _is_watched() -> bool:
+    """Whether a tracer or a profiler is there, which may have something to write at the end."""
+    tools = getattr(sys, "monitoring", None)  # since Python 3.12
+    return bool(sys.gettrace() or sys.getprofile() or (tools and any(map(tools.get_tool, range(6)))))
+
+
 def _end(codes: list[int]) -> None:
     """End the process with its code: it takes longer to free all objects one by one than many a command does."""
     gc.freeze()  # what ends with the process is not searched once more
-    if codes and sys.gettrace() is None:  # a tracer may still have something to write
-        sys.stdout.flush()
-        sys.stderr.flush()
+    if codes:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
         os._exit(codes[0] & 0xFF)
 
 
-def main() -> None:
+def run() -> None:
     """Run the command. An interrupt while its modules load ends it at once, without a traceback."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     gc.set_threshold(*SELDOM)
-    codes = list[int]()
-    atexit.register(partial(_end, codes))  # the first one: the last to be called
     put_off()
-    from pimloom.cli import main as run
+    from pimloom.cli import main as begin
 
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    begin()
+
+
+def main() -> None:
+    """As `run`, where the process is there for nothing else: it ends with the command's code, whatever comes behind."""
+    codes = list[int]()
+    if not _is_watched():
+        atexit.register(partial(_end, codes))  # called behind all that registers from now on
     try:
         run()
     except SystemExit as end:

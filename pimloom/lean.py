@@ -1,7 +1,8 @@
 """What a command's imports put off: modules that others import as they load, and that most commands never use.
 
 Such a module is there at once; what stands in it is made when something in it is asked for, by whichever thread. Of
-numpy's help, a sixth of its import, nothing is made.
+numpy's help, a sixth of its import, nothing is made. Beware: what stands in place of a function calls it, but is another
+to who compares, pickles or, as numba, registers it.
 """
 
 import os
@@ -52,6 +53,7 @@ LATER: Mapping[str, Mapping[str, Any]] = {  # module: what is in it meanwhile
     **dict.fromkeys(("bz2", "csv", "json", "lzma", "msgspec.inspect", "msgspec.toml", "msgspec.yaml", "pickle"), {}),
     **dict.fromkeys(("shellingham", "subprocess", "textwrap", "tokenize"), {}),
 }
+NEEDED = {"bz2": "_bz2", "lzma": "_lzma"}  # who imports these looks whether they are there
 AT_ONCE = frozenset(
     f"__{name}__" for name in ("class", "dict", "name", "spec", "loader", "file", "path", "package", "cached")
 )
@@ -64,10 +66,14 @@ class Sparing:
         """As Python asks finders."""
         if name in HELP:
             return ModuleSpec(name, _Nothing())  # type: ignore[arg-type]
-        spec = PathFinder.find_spec(name, path, target) if name in LATER else None
+        spec = PathFinder.find_spec(name, path, target) if name in LATER and _is_there(NEEDED.get(name)) else None
         if spec and spec.loader:
             spec.loader = _Later(spec.loader)  # type: ignore[assignment]
         return spec
+
+
+def _is_there(name: str | None) -> bool:
+    return name is None or name in sys.builtin_module_names or PathFinder.find_spec(name) is not None
 
 
 class _Nothing:

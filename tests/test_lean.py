@@ -65,6 +65,24 @@ print(sys.modules["pickle"] is pickle is __import__("pickle"))
     ]
 
 
+def test_a_module_that_cannot_be_made_is_not_there():
+    text = """
+import pimloom.lean
+pimloom.lean.NEEDED = {"bz2": "_no_such_module"}
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name == "_bz2":
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Absent())
+sys.modules.pop("_bz2", None)
+try:
+    import bz2
+except ImportError as error:
+    print(error)
+"""
+    assert ran(text) == "_bz2\n"
+
+
 def test_threads_that_ask_at_once_get_all_of_it():
     text = """
 import threading
@@ -85,7 +103,7 @@ print(len(found), len(set(found)))
     assert ran(text) == "8 1\n"
 
 
-def test_what_stands_in_the_place_of_functions_is_what_they_are():
+def test_what_stands_in_the_place_of_functions_does_what_they_do():
     text = """
 import difflib, gettext, platform, typing, typing_extensions
 from difflib import get_close_matches
@@ -94,16 +112,18 @@ from platform import system
 from typing_extensions import NotRequired
 print([late(name) for name in ("difflib", "gettext", "platform", "typing_extensions")])
 print(get_close_matches("trce", ["trace", "run"]), difflib.get_close_matches is get_close_matches)
-print(_("Usage:") == gettext.gettext("Usage:"), NotRequired is typing_extensions.NotRequired)
+print(_("Usage:") == gettext.gettext("Usage:"))
+print(typing_extensions.Annotated is typing.Annotated, NotRequired is typing_extensions.NotRequired)
 print(system() == platform.system(), platform.machine() != "", system() == platform.system())
 print([late(name) for name in ("difflib", "gettext", "platform", "typing_extensions")])
 """
     assert ran(text).splitlines() == [
         "[True, True, True, True]",
         "['trace'] False",
+        "True",
         "True True",
         "True True True",
-        "[False, False, False, True]",
+        "[False, False, False, False]",
     ]
 
 

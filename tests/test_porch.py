@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from pimloom.arch.version import __version__
 from pimloom.cycle_sim.compiled import library
 
 SLOW = ("numba", "numpy", "matplotlib", "pandas", "msgspec", "yaml", "rich")
@@ -14,9 +15,9 @@ OURS = 21  # modules, each of which takes some 0.5 ms
 MODULES = """
 import sys
 sys.argv = ["pimloom", *sys.argv[1:]]
-from pimloom.__main__ import main
+from pimloom.__main__ import run
 try:
-    main()
+    run()
 except SystemExit as end:
     assert not end.code, end.code
 print("MODULES", *sorted(sys.modules))
@@ -34,6 +35,28 @@ def test_a_help_imports_nothing_slow(arguments):
     found = modules(*arguments)
     slow = set(SLOW) if arguments == ("--help",) else {"numba", "matplotlib", "pandas"}
     assert not found & slow and "typer" in found
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        ("main()", 0, "pimloom {version}\n"),
+        ("sys.argv[1] = 'trce'; main()", 2, ""),
+        ("sys.stderr = None; main()", 0, "pimloom {version}\n"),
+        ("with suppress(SystemExit): run()\nsys.exit(7)", 7, "pimloom {version}\n"),
+        ("sys.setprofile(lambda *_: None)\nwith suppress(SystemExit): main()\nsys.exit(7)", 7, "pimloom {version}\n"),
+    ],
+)
+def test_a_process_ends_with_its_code(text, code, said):
+    begin = "import sys\nfrom contextlib import suppress\nfrom pimloom.__main__ import main, run\n"
+    ran = subprocess.run([sys.executable, "-c", begin + text, "--version"], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (code, said.format(version=__version__))
+
+
+def test_a_profile_of_a_command_is_written():
+    command = [sys.executable, "-m", "cProfile", "-m", "pimloom", "--version"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0 and "function calls" in ran.stdout and not ran.stderr
 
 
 OTHERS = {
