@@ -1,8 +1,8 @@
 """What a command's imports put off: modules that others import as they load, and that most commands never use.
 
 Such a module is there at once; what stands in it is made when something in it is asked for, by whichever thread. Of
-numpy's help, a sixth of its import, nothing is made. Beware: what stands in place of a function calls it, but is another
-to who compares, pickles or, as numba, registers it.
+numpy's help, a sixth of its import, nothing is made. Beware: what stands in place of a function calls it, but is not
+the same to who compares, pickles or, as numba, registers it.
 """
 
 import os
