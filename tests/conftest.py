@@ -11,6 +11,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as in the command: workers
 
 import hypothesis.core
 import pytest
+from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 from markupsafe import escape
 
@@ -26,6 +27,7 @@ FAULT_TRACE = "5871b881b341c9526223c025eda3a9bd2f0f875cf8d53441688ccd953e11b80d"
 ROOT = Path(__file__).resolve().parent.parent
 LONG = ("test_rtl_", "test_sweep_faults", "test_serving_report")  # first: no worker waits for another's long last test
 OBJECTS = ""
+TOLD_S = 0.005  # --durations-min
 
 if "PIMLOOM_CACHE" not in os.environ:
     own = ROOT / "build" / "cache"  # built simulators and finished proofs
@@ -94,6 +96,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_setup() -> None:
     """A command of the test before has read files whose numbers are now those of others."""
     inputs.end()
+
+
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """A worker tells of a test once, and of its setup and teardown if they failed or --durations would show them.
+
+    Of most tests, five messages to the controller took longer than the test.
+    """
+    if not hasattr(item.config, "workerinput"):
+        return None
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed or report.duration >= TOLD_S:
+            item.ihook.pytest_runtest_logreport(report=report)
+    return True
 
 
 @pytest.fixture(scope="session", autouse=True)
