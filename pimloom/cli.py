@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from copy import copy
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
 
@@ -69,6 +70,7 @@ class Porch(TyperGroup):
         return {name: command(name) for name in COMMANDS}
 
 
+@cache
 def command(name: str) -> Any:
     """A command, or a group with its commands."""
     if name in COMMANDS:
