@@ -6,6 +6,7 @@ The times of an iteration have no meaning as hardware: they exist so that two pr
 import csv
 import json
 from collections.abc import Callable, Sequence
+from operator import add, mul
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ Row = dict[str, str]
 
 def lin(new: Sequence[int], cached: Sequence[int]) -> int:
     """4000 + 20 T + (sum of n (p + n)) // 64."""
-    return 4000 + 20 * sum(new) + sum(n * (p + n) for n, p in zip(new, cached, strict=True)) // 64
+    return 4000 + 20 * sum(new) + sum(map(mul, new, map(add, new, cached))) // 64
 
 
 def roof(new: Sequence[int], cached: Sequence[int]) -> int:

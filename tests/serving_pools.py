@@ -109,11 +109,12 @@ def by_request(row: Row) -> Row:
     return row | {name: " ".join(column) for name, column in zip(names, zip(*table, strict=True), strict=True)}
 
 
-def run_goodput(case: Path) -> list[dict[str, float | str]]:
-    """The shares of requests that hold the limits, at each rate: of times to the first token, of times per token."""
+def run_goodput(case: Path, every: int) -> list[dict[str, float | str]]:
+    """The shares of requests that hold the limits, at each such rate: of times to the first token, of times per
+    token."""
     config, table, found = config_of(case), rows(case / "requests.csv"), list[dict[str, float | str]]()
     for name, system in config["systems"].items():
-        for rate in config["rates"]:
+        for rate in config["rates"][::every]:
             requests = [
                 LiveRequest(
                     int(row["request"]), int(row["arrival_at_rate_1"]) // rate, int(row["prompt"]), int(row["output"])

@@ -182,9 +182,10 @@ def test_most_stored_schedules_are_ours_to_judge():
 
 MOONCAKE = Path(__file__).parents[1] / "examples" / "serving" / "mooncake_conversation_0_400.jsonl"
 SERVED: list[dict[str, Any]] = [
-    {"scheduler": name} for name in ("vllm-v1", "vllm-v0", "sarathi", "orca", "faster-transformer", "static")
+    {"scheduler": name, "requests": 20}
+    for name in ("vllm-v1", "vllm-v0", "sarathi", "orca", "faster-transformer", "static")
 ]
-SERVED += [{"scheduler": name, "pp": 2} for name in ("vidur-vllm", "vidur-sarathi")]
+SERVED += [{"scheduler": name, "pp": 2, "requests": 20} for name in ("vidur-vllm", "vidur-sarathi")]
 SERVED += [
     {"blocks": 30, "sample": 2},
     {"blocks": 30, "num_preallocate_tokens": 0, "scheduler_reserve_full_isl": True},
