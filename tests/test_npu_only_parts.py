@@ -24,12 +24,12 @@ from tests.command import call
 from tests.slow import parts
 
 PARTS = list_names("parts")
-TOKENS, WIDTH = np.array([300, 40]), 384
+TOKENS, WIDTH = np.array([200, 40]), 256
 LLM = msgspec.structs.replace(
-    load_llm("gpt3-small"), hidden_size=WIDTH, intermediate_size=4 * WIDTH, num_attention_heads=6, num_key_value_heads=6
+    load_llm("gpt3-small"), hidden_size=WIDTH, intermediate_size=4 * WIDTH, num_attention_heads=4, num_key_value_heads=4
 )
-# a layer of 12 x 384 x 384 weights and 9 x 384 biases, K and V of 2 x 384 for each token, two bytes each
-LEAST_BYTES = 2 * ((12 * WIDTH + 9) * WIDTH + 2 * WIDTH * 340)
+# a layer of 12 x 256 x 256 weights and 9 x 256 biases, K and V of 2 x 256 for each token, two bytes each
+LEAST_BYTES = 2 * ((12 * WIDTH + 9) * WIDTH + 2 * WIDTH * 240)
 
 
 def part_of(name) -> Part:
@@ -61,17 +61,18 @@ def test_the_commands_of_every_part_obey_its_rules(name):
     org, channels = part.organization, 4 * part.organization.pseudo_channels
     ran = run(laid.spec, channels, laid.npu, laid.layer.builder, ports=PORTS, log=1 << 18)
     table = compile_table(part)
+    numbers = np.array([table.cmd(name) if name in table.names else -1 for name in COMMANDS])
     one = replace(table, rules=table.rules._replace(size=np.maximum(table.rules.size // org.pseudo_channels, 1)))
     between = [rule for rule, row in enumerate(rule_rows(table.rules)) if row.sibling]
     assert len(ran.logs) == channels and bool(between) == (org.ranks > 1)
     for log in (ran.logs[0], ran.logs[-1]):
         clock, command, bank, row = log.T
         trace = np.zeros(len(log), TRACE)
-        trace["clock"], trace["cmd"] = clock, [table.cmd(COMMANDS[c]) for c in command.tolist()]
+        trace["clock"], trace["cmd"] = clock, numbers[command]
         trace["bank"], bank = bank % org.banks_per_group, bank // org.banks_per_group
         trace["bg"], trace["rank"] = bank % org.bank_groups, bank // org.bank_groups
         trace["row"] = np.maximum(row, 0)
-        assert {COMMANDS[c] for c in command.tolist()} >= {"ACT", "RD", "WR", "PRE"}
+        assert {COMMANDS[c] for c in command.tolist()} >= {"ACT", "RD", "WR", "PRE", "REFab"}
         assert check_trace(one, trace, due_ck=part.cycles("tREFI")) == []
 
 
@@ -202,7 +203,9 @@ def test_a_refresh_of_several_ranks_is_refused():
 def test_groups_of_other_than_four_banks_run(system, tmp_path):
     """The same 16 banks of a rank in other groups: PIM opens a group at once, so that time and energy differ."""
     model = tmp_path / "narrow.json"
-    narrow = {"model_type": "gpt2", "n_layer": 1, "n_embd": 512, "n_head": 8, "n_positions": 256, "vocab_size": 1000}
+    heads = 8 if system == "npu_only" else 4  # of fewer its loads take equally long in two of them
+    narrow = {"model_type": "gpt2", "n_layer": 1, "n_embd": 64 * heads, "n_head": heads, "n_positions": 256}
+    narrow["vocab_size"] = 1000
     model.write_text(json.dumps(narrow))
     found = {
         per_group: pimloom.run(
