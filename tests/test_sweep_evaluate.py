@@ -24,6 +24,7 @@ from pimloom.sweeping.point.row import result_columns
 from pimloom.sweeping.point.shared import Base, base_of, key_of, resolved
 
 HERE = Path(__file__).parents[1]
+NARROW = str(HERE / "tests" / "narrow_gpt2.json")
 OF_THIS_RUN = ("wall_s", "host", "finished_utc")
 CLOCK, CCD, LANES = (
     Axis("npu.clock_mhz", (500, 1000)),
@@ -241,7 +242,7 @@ def test_a_point_with_requests_is_what_run_says(tmp_path):
     """Iterations that are not simulated count alike in both."""
     path = tmp_path / "trace.csv"
     path.write_text("\n".join(["timestamp,prompt_tokens,output_tokens", *["0,100,30"] * 4, *["0,20,9"] * 6, "9,7,5"]))
-    asked: dict[str, Any] = {"model": "gpt2", "requests": str(path), "batch": 4, "layers": 1, "tp": 2}
+    asked: dict[str, Any] = {"model": NARROW, "requests": str(path), "batch": 4, "layers": 1, "tp": 2}
     asked |= {"iterations": 51, "every": 7}
     axes = [Axis("npu.clock_mhz", (1000,))]
     row = evaluate(base_of(sweep("npu_only", asked, axes=axes)), {"npu.clock_mhz": 1000}).row
@@ -298,11 +299,13 @@ BEHIND = {"batch": 1, "layers": 1}  # prompts are taken as there
 )
 def test_positions_bind_every_system(system, more, most):
     """As in `pimloom run`, whose last token is not put in again; behind prompts that are there all contexts begin."""
-    work = {"model": "gpt2", "generate": 4, **more}
+    work = {"model": NARROW, "generate": 4, **more}
     base = base_of(sweep(system, work, axes=[Axis("workload.prompt", (1,))]))
     for prompt, fits in ((most, True), (most + 1, False)):
         said = evaluate(base, {"workload.prompt": prompt}).row["error"]
-        refused = f"workload.prompt {prompt}, workload.generate 4: gpt2 has positions for 1,024 tokens; take fewer"
+        refused = (
+            f"workload.prompt {prompt}, workload.generate 4: narrow_gpt2 has positions for 1,024 tokens; take fewer"
+        )
         assert said == (None if fits else refused)
 
 
@@ -323,7 +326,7 @@ def test_a_batch_is_the_sum_of_its_iterations():
 
 def test_a_batch_on_pim_and_one_too_small_for_sub_batches():
     axes = [Axis("workload.batch", (1, 2)), Axis("npu.vector_units", (4,))]
-    base = base_of(sweep("neupims", {"model": "gpt2", "prompt": 30, "generate": 1}, axes=axes))
+    base = base_of(sweep("neupims", {"model": NARROW, "prompt": 30, "generate": 1}, axes=axes))
     alone, two = (evaluate(base, {"workload.batch": n, "npu.vector_units": 4}).row for n in (1, 2))
     assert alone["error"] is two["error"] is None
     assert (alone["sub_batches"], two["sub_batches"]) == (1, 2)

@@ -21,6 +21,8 @@ from pimloom.sweeping.point.shared import Base, base_of, key_of
 DRAWN: dict[str, Any] = {
     "model": "gpt2", "layers": 2, "arrivals": "poisson:500/s", "lengths": "64:16", "requests": 30, "sample": 2,
 }  # fmt: skip
+NARROW = str(Path(__file__).parent / "narrow_gpt2.json")
+ONE_LAYER: dict[str, Any] = {"model": NARROW, "exact": True, "layers": 1, "lm_head": False}
 OF_THIS_RUN = ("wall_s", "host", "finished_utc")
 
 
@@ -59,7 +61,7 @@ def test_a_row_is_what_is_served():
         ("gpu_a100", {"branches": "3", "mode": "hogwild"}),
         (
             "neupims",
-            {"policy": "round-robin", "exact": True, "requests": 2, "lengths": "8:2", "layers": 1, "lm_head": False},
+            ONE_LAYER | {"policy": "round-robin", "requests": 2, "lengths": "8:2"},
         ),
     ],
 )
@@ -74,7 +76,6 @@ def test_drafts_branches_and_placement_are_keys(system, more):
 
 
 POOLS = "prefill=gpu_a100*2,decode=gpu_a100"
-ONE_LAYER = {"exact": True, "layers": 1, "lm_head": False}
 FOLLOWING = {"shares": "prefill=60,decode=40,window=5", "slo": "ttft=9s,tpot=1s"}
 PRICED = {"pp": 2, "price": "1:2"}
 TOGETHER: dict[str, tuple[str, dict[str, Any]]] = {
