@@ -335,7 +335,7 @@ def test_all_run_on_every_system(name: str, system: str, tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     keys = tree(name) | SMALL[name]
     if system in BATCHED:  # as many heads, that are narrower
-        keys |= {key: keys[key] // 4 for key in WIDTHS if key in keys}
+        keys |= {key: keys[key] // 8 for key in WIDTHS if key in keys}
     Path("config.json").write_text(json.dumps(keys))
     Path("batch.csv").write_text("seq_len\n64\n64\n64\n64\n")
     done = call("run", system, "--model", "config.json", *RUNS[system], "--json", "-", "--quiet")
