@@ -74,6 +74,7 @@ class Channel:
         self.fill = True  # the next COMP is the first after a READRES
         self.waiting_reads, self.waiting_writes = {}, {}
         self.log = []
+        self.asleep: dict[tuple[str, int, int], int] = {}  # what is not ready before a clock unless another issues
 
     # --- transactions
 
@@ -226,7 +227,9 @@ class Channel:
 
     def ready(self, c, bank, row, t):
         """(command, bank) that may issue now for the sake of c, or None."""
-        scope = range(bank, bank + 1)
+        if t < self.asleep.get((c, bank, row), 0):
+            return None
+        scope, waits = range(bank, bank + 1), []
         if c in BROADCAST:
             scope = ALL
         elif c == "REFRESH":
@@ -237,16 +240,22 @@ class Channel:
             if x == "P_HEADER":
                 counted += 1
                 continue
-            if t < self.free(x, b):
+            free = self.free(x, b)
+            if t < free:
+                waits.append(free)
                 continue
             if x != c:
                 if x == "ACT":
                     window = self.activates[rank_of(b)]
                     if len(window) == 4 and t < window[0] + 30:
-                        return None
+                        waits.append(window[0] + 30)
+                        break
                 return x, b
             counted += 1
-        return (c, bank) if counted == len(scope) else None
+        if not waits:
+            return c, bank
+        self.asleep[c, bank, row] = min(waits)
+        return None
 
     def _hold(self, names, banks, until):
         for b in banks:
@@ -438,6 +447,7 @@ class Channel:
         if c == "G_ACT":
             bank = self.of_group(bank)[0]
         self.log.append((t, c, bank, row))
+        self.asleep.clear()
         b = self.banks[bank]
         pim = "pim" if self.mode == "DUAL" else "mem"
         if c == "ACT":
