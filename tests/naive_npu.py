@@ -115,7 +115,7 @@ class Machine:
         self.owner = {group: op for op in operators for group in op.groups}
         self.array = Array()
         self.next_byte = 0
-        self.open_ck = [0, 0]
+        self.open_ck, self.open_rows = [0, 0], [(0, 0, 0)] * channels  # commands of a channel, and what is open then
         self.todo: deque = deque()  # PIM commands that leave one by one
         self.sent_one = -1  # when the last one left
 
@@ -143,12 +143,15 @@ class Machine:
         raise NotImplementedError  # each core, in order or not, has its own
 
     def count_open(self):
-        each = GROUPS * BANKS
-        for channel in self.channels:
-            for r in range(RANKS):
-                banks = channel.banks[r * each : (r + 1) * each]
-                self.open_ck[0] += any(b.mem >= 0 for b in banks)
-                self.open_ck[1] += any(b.pim >= 0 for b in banks)
+        """Of each rank; rows open and close where a channel issues."""
+        for i, channel in enumerate(self.channels):
+            if self.open_rows[i][0] != len(channel.log):
+                ranks = [channel.banks[r * GROUPS * BANKS : (r + 1) * GROUPS * BANKS] for r in range(RANKS)]
+                mem = sum(any(b.mem >= 0 for b in banks) for banks in ranks)
+                pim = sum(any(b.pim >= 0 for b in banks) for banks in ranks)
+                self.open_rows[i] = len(channel.log), mem, pim
+            self.open_ck[0] += self.open_rows[i][1]
+            self.open_ck[1] += self.open_rows[i][2]
 
     def core(self, t):
         for request in self.paths.answers():
