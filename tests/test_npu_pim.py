@@ -7,7 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pimloom.arch.llm import load_llm
+from pimloom.arch.neupims import Faults
+from pimloom.arch.system import load_system
 from pimloom.cycle_sim.npu_pim.build import zeros_in_lines
+from pimloom.mappers.interleave import stages
+from pimloom.systems.devices.npu_pim.laid import lay_out
+from pimloom.systems.npu_rules import NPU
 from tests.command import call
 from tests.neupims_runs import layer as released_layer
 from tests.reference_data import needed
@@ -17,6 +23,32 @@ THREE = 0.03
 
 def layer(system: str, requests: Path, sub_batches: int, *more: str):
     return released_layer(system, "gpt3-7b", requests, "--set", f"interleave.sub_batches={sub_batches}", *more)
+
+
+@pytest.mark.parametrize("sub_batches", [1, 2, 3])
+def test_the_two_programs_of_a_stage_as_released(sub_batches):
+    """What the NPU does is a chain, FFN before QKV, PIM's logit and attend are another; both begin a cycle behind the
+    ends of the stage before. PIM has a port of its own where sub-batches interleave."""
+    given = dict.fromkeys((f"faults.{name}" for name in Faults.__struct_fields__), "true")
+    system = load_system("neupims", given | {"interleave.sub_batches": str(sub_batches)})
+    llm = load_llm(str(Path(__file__).parent / "narrow_gpt2.json"))
+    layer = lay_out(system, llm, np.array([40, 30, 20, 10]), np.arange(4), tp=1, layers=1).layer
+    left, before = list(layer.builder.operators), tuple[int, ...]()
+    qkv, ffn = ["norm", "qkv"], ["projection", "residual", "norm", "ffn1", "activation", "ffn2", "residual"]
+    for stage in stages(sub_batches):
+        pim = ["logit", "attend"] * (stage.attention is not None)
+        npu, ends = ffn * (stage.through is not None) + qkv * bool(stage.qkv), list[int]()
+        for names, own in ((npu, False), (pim, sub_batches > 1)):
+            after = before
+            for name in names:
+                op = left.pop(0)
+                assert (op.name, op.after, op.pause) == (name, after, int(after == before)), (stage.name, op.index)
+                assert (op.port != NPU) == own
+                after = (op.index,)
+            ends += after if names else ()
+        assert layer.stages[stage.name] == ends
+        before = tuple(ends)
+    assert not left
 
 
 @pytest.mark.reference
