@@ -19,7 +19,7 @@ from tests.command import call
 from tests.slow import slow
 from tests.test_sweep_evaluate import sweep
 
-REQUESTS = "seq_len\n40\n300\n129\n7\n"
+REQUESTS = "seq_len\n40\n60\n29\n7\n"
 ARRIVALS = "timestamp,prompt_tokens,output_tokens\n0,30,4\n0.001,20,3\n0.002,9,5\n"
 CONFIG = {
     "model_type": "gpt2", "n_layer": 2, "n_embd": 256, "n_head": 2, "n_positions": 512, "vocab_size": 1000,
@@ -88,7 +88,7 @@ def test_a_list_of_contexts(system: str, here: Path) -> None:
     if system != "gpu_a100":
         changes += [["--fidelity", "released"], ["--pp", "2"], ["--set", "npu.vector_units=4"]]
     plain = all_differ([*base, "r.csv", *model], changes)
-    (here / "swapped.csv").write_text("seq_len\n300\n40\n129\n7\n")
+    (here / "swapped.csv").write_text("seq_len\n60\n40\n29\n7\n")
     (here / "again.csv").write_text(REQUESTS)
     assert digest(*base, "r.csv", "--model", "other.json") != plain
     assert digest(*base, "swapped.csv", *model) != plain
