@@ -65,8 +65,8 @@ def test_what_was_appended_is_there_for_all_and_nothing_is_made_before(tmp_path)
 
 @pytest.mark.parametrize("size", [1, 7])
 def test_small_files_are_merged_and_the_table_is_the_same(tmp_path, size):
-    fill(tmp_path / "many", 140, size)
-    fill(tmp_path / "one", 140, 140)
+    fill(tmp_path / "many", 90, size)
+    fill(tmp_path / "one", 90, 90)
     assert len(files(tmp_path / "many")) <= 2 * 15 + 1
     assert len(files(tmp_path / "one")) == 1
     assert open_store(tmp_path / "many").frame().equals(open_store(tmp_path / "one").frame())

@@ -25,6 +25,7 @@ def said(*arguments: str | Path, model: str | Path = "gpt2") -> tuple[str, str]:
     return " ".join(done.out.split()), done.err
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_fewer_layers_are_told_of_and_all_are_not(trace: Path, tmp_path: Path) -> None:
     of_trace = ("--requests", trace, "--batch", "2")
     for given in (
@@ -113,7 +114,7 @@ def test_counts_may_be_typed_as_1e9() -> None:
 def test_causes_that_a_system_cannot_have_are_left_out(trace: Path) -> None:
     of_pim = {"gwrite", "g_act", "comp", "readres"}
     for system, there in (("npu_only", False), ("npu_pim", True), ("neupims", True)):
-        found = pimloom.run(system, model="gpt2", requests=trace, batch=2, layers=1)
+        found = pimloom.run(system, model=NARROW, requests=trace, batch=2, layers=1)
         for by_cause in (found.energy_pj_by_cause, found.iteration_energy_by_cause_j):
             assert of_pim & set(by_cause) == (of_pim if there else set())
 
@@ -123,7 +124,7 @@ def test_channels_that_no_request_lies_in_are_told(tmp_path):
     (tmp_path / "here.csv").write_text("seq_len,ch_idx\n40,3\n30,1\n")
     (tmp_path / "any.csv").write_text("seq_len\n40\n30\n")
     said = "pimloom: note: {} is not used, as on {} no request lies in one channel\n"
-    asked = ("--model", "gpt2", "--layers", "1", "--requests")
+    asked = ("--model", NARROW, "--layers", "1", "--requests")
     for system in ("npu_only", "gpu_a100"):
         assert call("run", system, *asked, tmp_path / "here.csv").err == said.format("here.csv: ch_idx", system)
         assert call("run", system, *asked, tmp_path / "any.csv").err == ""
