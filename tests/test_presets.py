@@ -144,8 +144,8 @@ def test_streaming_reaches_the_peak_less_refresh(name: str) -> None:
     left, reached = SHARE[name]
     assert part.cycles("tCCD_S") == part.cycles("nBL")  # bank groups in turn keep the pins busy
     assert 1 - part.cycles("tRFC") / part.cycles("tREFI") == pytest.approx(left, abs=5e-5)
-    assert 0.965 <= share_of_peak(name, 200, refresh=False) <= 1
-    assert share_of_peak(name, 8_000 // part.organization.banks, refresh=True) == pytest.approx(reached, abs=0.01)
+    assert 0.965 <= share_of_peak(name, 140, refresh=False) <= 1
+    assert share_of_peak(name, 5_600 // part.organization.banks, refresh=True) == pytest.approx(reached, abs=0.01)
     assert reached >= 0.9 * left
 
 
