@@ -21,7 +21,7 @@ from pimloom.arch.command import Row
 from pimloom.arch.table import Table
 from pimloom.cycle_sim.dram.kernels.device import FAR
 from pimloom.cycle_sim.dram.phases import Phase, Phases
-from pimloom.cycle_sim.dram.stream import Engine, Issue
+from pimloom.cycle_sim.dram.stream import Engine, Issue, engine_of
 from pimloom.cycle_sim.dram.words import NAMES
 
 Watch = Callable[[np.ndarray, Issue, int, int], None]
@@ -132,7 +132,7 @@ class Known:
         if id(table) not in self._engines:
             if len(self._engines) >= MOST_TABLES:
                 self._engines = {}
-            engine = Engine(table)
+            engine = engine_of(table)
             self._engines[id(table)] = engine, table_digest(table.names, _bytes(table)), Phases(engine)
         return self._engines[id(table)]
 

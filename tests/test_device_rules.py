@@ -17,7 +17,7 @@ from pimloom.arch.command import STREAM, Command, Level, Role, Row, Rule
 from pimloom.arch.system import load_part
 from pimloom.arch.table import Table, build_table, compile_table, rule_rows
 from pimloom.cycle_sim.dram.monitor import check_trace
-from pimloom.cycle_sim.dram.stream import Engine
+from pimloom.cycle_sim.dram.stream import engine_of
 from pimloom.cycle_sim.dram.trace import TRACE, expand
 from pimloom.rtl.flow.stimulus import draw_cases, shrink
 from tests.naive_history import History
@@ -89,12 +89,12 @@ def test_rules_of_every_kind_bind_as_their_words_say():
     kinds, rng = set[tuple[bool, bool, bool]](), Random(0)
     for _ in range(CASES):
         table, stream = draw(rng)
-        found = Engine(table).issue([stream])
+        found = engine_of(table).issue([stream])
         last = found.end_ck[0] - table.rules.done[stream["cmd"]]
         assert (found.issue_ck[0].tolist(), last.tolist(), found.idle_ck) == literally(table, stream)
         one_by_one = np.repeat(stream, stream["count"])
         one_by_one["count"] = 1
-        single = Engine(table).issue([one_by_one])
+        single = engine_of(table).issue([one_by_one])
         assert (single.idle_ck, single.end_ck[0][-1]) == (found.idle_ck, found.end_ck[0][-1])
         trace = expand(table, [one_by_one], *single[:3])
         assert not check_trace(table, trace)
@@ -111,7 +111,7 @@ def test_a_command_that_comes_a_clock_earlier_breaks_a_rule():
     for _ in range(CASES):
         table, stream = draw(rng)
         stream["count"], stream["release"] = 1, 0
-        trace = expand(table, [stream], *Engine(table).issue([stream])[:3])
+        trace = expand(table, [stream], *engine_of(table).issue([stream])[:3])
         bound += earlier_is_illegal(table, trace)
     assert bound > 300
 
@@ -123,14 +123,14 @@ def test_streams_of_all_parts_are_legal_and_tight_on_any_number_of_ranks(name):
     for ranks in RANKS:
         part = part_of(name, ranks)
         for case in draw_cases(part, shrink(part, 2, 2), 2, 130, seed=ranks):
-            found = Engine(case.table).issue(case.streams, refresh=case.refresh, due_ck=case.due_ck)
+            found = engine_of(case.table).issue(case.streams, refresh=case.refresh, due_ck=case.due_ck)
             trace = expand(case.table, case.streams, *found[:3])
             due = case.table.rules.refi if case.due_ck is None else case.due_ck
             assert not check_trace(case.table, trace, due_ck=due if case.refresh else None)
             refreshes += len(found.refresh_ck)
         for stream in case.streams:
             stream["release"] = 0
-        at_once = Engine(case.table).issue(case.streams, refresh=False)
+        at_once = engine_of(case.table).issue(case.streams, refresh=False)
         bound += earlier_is_illegal(case.table, expand(case.table, case.streams, *at_once[:3]))
     assert bound > 10 and refreshes > 3
 

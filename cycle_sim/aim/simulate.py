@@ -1,6 +1,7 @@
 """An AiM device at work on a program of host instructions."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple, NoReturn
 
 import numpy as np
@@ -10,7 +11,7 @@ from pimloom.arch.command import REFRESH_SOONER
 from pimloom.arch.error import UserError
 from pimloom.arch.part import Part
 from pimloom.arch.standard import clocks
-from pimloom.arch.table import compile_table
+from pimloom.arch.table import Table, compile_table
 from pimloom.cycle_sim.aim.kernels import state as k
 from pimloom.cycle_sim.aim.kernels.host import run as run_kernel
 from pimloom.cycle_sim.dram.kernels.device import COUNTS, FAR, FIELDS, KIND, Device, device
@@ -127,7 +128,7 @@ def _state(part: Part, channels: int, queues: Queues) -> k.Aim:
     table = compile_table(part)
     if lacking := sorted(set(COMMANDS) - set(table.names)):
         raise UserError(f"expected a part with all commands of AiM, as gddr6_aim_isr; it lacks {', '.join(lacking)}")
-    made = device(table, frozenset(COMMANDS), {}, COMMANDS)
+    made = _device(table)
     banks = int(table.rules.size[-1])
     slots = max(queues.entries, banks) + 2
 
@@ -148,6 +149,12 @@ def _state(part: Part, channels: int, queues: Queues) -> k.Aim:
         np.zeros((channels, k.N_QUEUES), np.int64), np.zeros((channels, queues.entries + 1), np.int64),
         np.full((channels, banks), -1), np.zeros((channels, len(COMMANDS)), np.int64), host,
     )  # fmt: skip
+
+
+@lru_cache(maxsize=64)
+def _device(table: Table) -> Mapping[str, np.ndarray]:
+    """The arrays of a channel, of which a run copies those that it changes."""
+    return device(table, frozenset(COMMANDS), {}, COMMANDS)
 
 
 def _ops(part: Part, made: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -145,11 +145,12 @@ def issue(
     refresh node than in the one before; staggered: tREFI / nodes. refreshed_ck: clock (≤ 0) of an earlier REFab
     that may still be running. Raises UserError naming the command for a stream that can never issue.
     """
-    return _engine(table).issue(streams, refresh=refresh, due_ck=due_ck, apart_ck=apart_ck, refreshed_ck=refreshed_ck)
+    return engine_of(table).issue(streams, refresh=refresh, due_ck=due_ck, apart_ck=apart_ck, refreshed_ck=refreshed_ck)
 
 
-@lru_cache(maxsize=16)
-def _engine(table: Table) -> Engine:
+@lru_cache(maxsize=64)
+def engine_of(table: Table) -> Engine:
+    """The engine for a table, made once."""
     return Engine(table)
 
 

@@ -18,7 +18,7 @@ from pimloom.arch.part import Part
 from pimloom.arch.system import System
 from pimloom.arch.table import compile_table
 from pimloom.arch.units import BITS_PER_BYTE, ceil_div
-from pimloom.cycle_sim.dram.stream import Engine
+from pimloom.cycle_sim.dram.stream import engine_of
 from pimloom.mappers.gemv import product, weighted_sum, write_k, write_v
 from pimloom.mappers.geometry import geometry
 from pimloom.mappers.layout import Packed, RowAligned
@@ -51,7 +51,7 @@ class BesideBanks:
         self._part, self._llm = part, llm
         self._all, self._one = geometry(part, channels), geometry(part, 1)
         self._table = compile_table(part)
-        self._engine, self._known = Engine(self._table), dict[Hashable, Ran]()
+        self._engine, self._known = engine_of(self._table), dict[Hashable, Ran]()
         self.heads = channels
 
     def refuses(self, op: Op) -> str | None:

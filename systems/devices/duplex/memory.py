@@ -13,7 +13,7 @@ from pimloom.arch.part_memory import part_memory
 from pimloom.arch.policy import load_policy
 from pimloom.arch.table import compile_table
 from pimloom.arch.units import BITS_PER_BYTE, BYTES_PER_GB, S_PER_PS, ceil_div
-from pimloom.cycle_sim.dram.stream import Engine
+from pimloom.cycle_sim.dram.stream import engine_of
 from pimloom.cycle_sim.memory.prefixes import Prefixes
 from pimloom.cycle_sim.memory.simulate import Chunk
 from pimloom.energy.duplex import BankCounts
@@ -72,7 +72,7 @@ class SimulatedDram:
 
     def __init__(self, device: Duplex, controller: str = CONTROLLER) -> None:
         part = device.part
-        self._device, self._engine = device, Engine(compile_table(part))
+        self._device, self._engine = device, engine_of(compile_table(part))
         self._pins = part_memory("duplex", part, load_policy(controller).value, mapping=MAPPING)
         self._banks = {path: round(times * _gap_ratio(part)) for path, times in _times(device).items()}
         self._known: dict[tuple[bool, bool, int], tuple[float, float]] = {}
