@@ -35,21 +35,21 @@ class Traffic:
 def run_piece(banks: AimBanks, instructions: Array, t: Traffic) -> None:
     """Carry out instructions of AiM; `t` gives and takes what passes the pins."""
     vectors, scattered = iter(t.vectors), iter(t.scattered)
-    channels, written, n_macs, n_set = banks.shape[0], dict[Spot, int](), 0, 0
-    for instruction in instructions.tolist():
-        op, times, bank, row = (instruction[i] for i in (OP, TIMES, BANK, ROW))
+    written, members, n_macs, n_set = dict[Spot, int](), dict[int, Array](), 0, 0
+    for op, times, mask, bank, row in instructions[:, [OP, TIMES, MASK, BANK, ROW]].tolist():
         if op in (NOTHING, SYNC):
             continue
-        at = [c for c in range(channels) if instruction[MASK] >> (channels - 1 - c) & 1]
+        if (at := members.get(mask)) is None:
+            at = members[mask] = np.flatnonzero(mask >> np.arange(banks.shape[0] - 1, -1, -1) & 1)
         name = COMMANDS[op]
         if name in ("WR", "RD"):
-            spot = (at[0], bank, row)
+            spot = (channel := int(at[0]), bank, row)
             if name == "RD":
                 of_spot = t.read.setdefault(spot, [])
-                of_spot.append(banks.row(row)[at[0], bank, len(of_spot)].copy())
+                of_spot.append(banks.row(row)[channel, bank, len(of_spot)].copy())
             else:
                 column = written[spot] = written.get(spot, -1) + 1
-                banks.row(row)[at[0], bank, column] = t.written[spot][column]
+                banks.row(row)[channel, bank, column] = t.written[spot][column]
         elif name == "WRGB":
             banks.load(at, next(vectors)[:, :times])
         elif name == "WRMAC16":
