@@ -8,16 +8,17 @@ from typing import Any
 import pytest
 
 from pimloom.arch.error import GateError
-from pimloom.reports.cent import study
+from pimloom.reports.cent import further, study
+from pimloom.systems import pool
 
 SHIPPED = study._shipped
 FOUND = dict[tuple[int, str], Any]()  # by the processes of the first study, for the second one, too
-real_run_all, of_cores = study.run_all, cache(study.of_cores)
+of_cores = cache(further.of_cores)
 SOME = slice(2, None, 6)  # of nine configurations: the first model and the last
 
 
 def run_all(run, jobs) -> Iterator[tuple[tuple[int, str], Any]]:
-    for job, outcome in real_run_all(run, jobs):
+    for job, outcome in pool.run_all(run, jobs):
         FOUND[job] = outcome
         yield job, outcome
 
