@@ -17,15 +17,17 @@ from pimloom.cycle_sim.dram.kernels.device import COUNTS, FAR, FIELDS, KIND, MOS
 from pimloom.cycle_sim.dram.kernels.queued import fields as q
 
 EMPTY = ("todo", "command", "request", "refreshes", "priority")  # hold nothing then: rings, logs and what lies between
+MARKED = ("tree.bound", "tree.beside", "tree.ring", "log.tally", "log.rank", "bank", "state")  # not FIXED as a whole
 FIXED, CLOCK, COUNT, SKIPPED = range(4)
 
 
 class Part(NamedTuple):
-    """One of a channel's arrays: what its values are, and what is added to its clocks before they are compared."""
+    """One of a channel's arrays: what its values are, FIXED if None, and what is added to its clocks before they are
+    compared."""
 
     values: np.ndarray
-    kind: np.ndarray
-    slack: np.ndarray
+    kind: np.ndarray | None
+    slack: np.ndarray | int
 
 
 class Snapshot(NamedTuple):
@@ -70,6 +72,10 @@ def take(state: Any, now: int) -> Snapshot:
 def same(state: Any, one: Snapshot, other: Snapshot, until: int) -> bool:
     """Whether what comes after the one, before clock `until`, comes after the other, too; both of this channel."""
     for part, x, y in zip(_parts(state), one.values, other.values, strict=True):
+        if part.kind is None:
+            if (x != y).any():
+                return False
+            continue
         if ((x != y) & (part.kind == FIXED)).any():
             return False
         if (clocks := part.kind == CLOCK).any():
@@ -79,7 +85,7 @@ def same(state: Any, one: Snapshot, other: Snapshot, until: int) -> bool:
     return True
 
 
-def _ahead(clocks: np.ndarray, slack: np.ndarray, now: int, until: int) -> np.ndarray:
+def _ahead(clocks: np.ndarray, slack: np.ndarray | int, now: int, until: int) -> np.ndarray:
     far = clocks >= until - slack
     return np.where(far, FAR, np.maximum(clocks + np.where(far, 0, slack) - now, 0))
 
@@ -88,7 +94,7 @@ def repeat(state: Any, one: Snapshot, other: Snapshot, times: int) -> None:
     """The channel is as in `other`: bring it to where `times` more rounds like that between the two would leave it."""
     step = other.now - one.now
     for part, x, y in zip(_parts(state), one.values, other.values, strict=True):
-        if part.values.dtype == np.int64:  # others are FIXED
+        if part.kind is not None:
             grown = y - x
             goes_on = (part.kind == COUNT) | (part.kind == CLOCK) & (grown == step)
             part.values[...] += np.where(goes_on, times * grown, 0)
@@ -97,6 +103,9 @@ def repeat(state: Any, one: Snapshot, other: Snapshot, times: int) -> None:
 def _parts(state: Any) -> Iterator[Part]:
     queued = isinstance(state, q.Channel)
     for name, values in _arrays(state):
+        if name not in MARKED:
+            yield Part(values, None, 0)
+            continue
         kind, slack = np.full(values.shape, FIXED), np.zeros(values.shape, np.int64)
         _mark(state, name, kind, slack, queued)
         yield Part(values, kind, slack)
