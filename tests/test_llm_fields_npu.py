@@ -30,24 +30,25 @@ TINY = LlmSpec(
     activation="silu", gated_ffn=True, norm="layernorm", attention_bias=True, ffn_bias=True, num_experts=4,
     num_experts_per_tok=2, sliding_window=400, tie_word_embeddings=False, parallel_attention=False,
 )  # fmt: skip
+NARROW = replace(TINY, hidden_size=128, intermediate_size=128, head_dim=64)
 WIDER = replace(TINY, hidden_size=512, intermediate_size=1024)  # of which a GPU needs a nanosecond for biases
 CHANGED = {
-    "name": "other", "model_type": "qwen2", "num_hidden_layers": 2, "hidden_size": 1024, "num_attention_heads": 8,
-    "num_key_value_heads": 4, "head_dim": 256, "intermediate_size": 512, "vocab_size": 50000,
+    "name": "other", "model_type": "qwen2", "num_hidden_layers": 2, "hidden_size": 256, "num_attention_heads": 8,
+    "num_key_value_heads": 4, "head_dim": 32, "intermediate_size": 512, "vocab_size": 50000,
     "max_position_embeddings": 300, "activation": "gelu", "gated_ffn": False, "norm": "rmsnorm",
     "attention_bias": False, "ffn_bias": False, "num_experts": 2, "num_experts_per_tok": 3, "sliding_window": 200,
     "tie_word_embeddings": True, "parallel_attention": True,
 }  # fmt: skip
-CHANGED |= {"rotary_dim": 64, "scaled_embedding": True, "final_logit_softcapping": True}
+CHANGED |= {"rotary_dim": 32, "scaled_embedding": True, "final_logit_softcapping": True}
 MLA = replace(
-    TINY, num_key_value_heads=4, head_dim=96, rotary_dim=32, sliding_window=None, kv_lora_rank=128, v_head_dim=64
+    NARROW, num_key_value_heads=4, head_dim=96, rotary_dim=32, sliding_window=None, kv_lora_rank=128, v_head_dim=64
 )  # fmt: skip
-PARALLEL = replace(TINY, parallel_attention=True)
+PARALLEL = replace(NARROW, parallel_attention=True)
 NEWER_VALUES: dict[str, Any] = {  # a model in which the field can be, and other values of it
-    "full_attention_layers": (TINY, (1,), (0, 1)), "norm_placement": (TINY, "post", "both"),
-    "shared_norm": (PARALLEL, True), "qk_norm": (TINY, "head", "whole"), "attn_logit_softcapping": (TINY, True),
-    "attention_sinks": (TINY, True), "moe_intermediate_size": (TINY, 512), "num_shared_experts": (TINY, 1, 2),
-    "dense_layers": (TINY, (0,), (0, 1)), "router_bias": (TINY, True), "q_lora_rank": (MLA, 256),
+    "full_attention_layers": (NARROW, (1,), (0, 1)), "norm_placement": (NARROW, "post", "both"),
+    "shared_norm": (PARALLEL, True), "qk_norm": (NARROW, "head", "whole"), "attn_logit_softcapping": (NARROW, True),
+    "attention_sinks": (NARROW, True), "moe_intermediate_size": (NARROW, 256), "num_shared_experts": (NARROW, 1, 2),
+    "dense_layers": (NARROW, (0,), (0, 1)), "router_bias": (NARROW, True), "q_lora_rank": (MLA, 256),
     "kv_lora_rank": (MLA, 256), "v_head_dim": (MLA, 128, None),
 }  # fmt: skip
 WITHOUT_EFFECT = {
@@ -65,7 +66,7 @@ PLAN = Plan(batch=4, iterations=3, every=1, policy="min-load", seed=0, tp=1, pp=
 
 
 @cache
-def served(system, llm, tokens=(500, 30, 7, 390), plan=PLAN):
+def served(system, llm, tokens=(500, 30, 390), plan=PLAN):
     channel = np.arange(len(tokens), dtype=np.int64)
     machine = machine_of(load_system(system), llm, plan)
     return machine.simulate(Batch(np.array(tokens), channel)).as_dict()
@@ -79,7 +80,7 @@ def told(found):
 @pytest.mark.parametrize("system", [slow(name) if name in ("npu_pim", "npu_only") else name for name in SYSTEMS])
 @pytest.mark.parametrize("field", [f for f in LlmSpec.__struct_fields__ if f not in NEWER_VALUES])
 def test_every_field_counts(system, field):
-    base = WIDER if system == "gpu_a100" else TINY
+    base = WIDER if system == "gpu_a100" else NARROW
     assert CHANGED[field] != getattr(base, field)
     changed = replace(base, **{field: CHANGED[field]})
     without = WITHOUT_EFFECT | (ON_A_ROOFLINE if system == "gpu_a100" else {})
@@ -110,7 +111,7 @@ def test_every_field_of_newer_models_counts(system, field):
 
 
 @cache
-def taken(system, llm, tokens=(500, 30, 7, 390)):
+def taken(system, llm, tokens=(500, 30, 390)):
     """What two layers of a batch take; of a GPU before it is rounded to nanoseconds."""
     if system == "gpu_a100":
         return [list(layer_work(llm, 1, tokens, layer=layer)) for layer in (0, 1)]
@@ -120,8 +121,8 @@ def taken(system, llm, tokens=(500, 30, 7, 390)):
 @cache
 def many(system, llm):
     """Iterations of requests that grow to 310 tokens."""
-    requests = np.full(4, 299), np.full(4, 12)
-    workload = Workload("grown", np.zeros(4), *requests, True, "")
+    requests = np.full(2, 299), np.full(2, 12)
+    workload = Workload("grown", np.zeros(2), *requests, True, "")
     done, _ = decode_iterations(load_system(system), llm, workload, PLAN)
     return {"tokens": done.tokens.tolist(), "seconds": done.seconds.tolist()}
 
@@ -129,8 +130,8 @@ def many(system, llm):
 @pytest.mark.parametrize(("system", "pp"), [*((s, 1) for s in SYSTEMS), *((s, 2) for s in SYSTEMS[:3])])
 def test_a_window_cuts_contexts_to_it(system, pp):
     """Contexts of 500 and 401 to a window of 400 are contexts of 400; one of 399 is not."""
-    plan, open_ended = PLAN._replace(pp=pp), replace(TINY, sliding_window=None)
-    cut = served(system, TINY, (500, 401, 400, 399), plan)
+    plan, open_ended = PLAN._replace(pp=pp), replace(NARROW, sliding_window=None)
+    cut = served(system, NARROW, (500, 401, 400, 399), plan)
     assert told(cut) == told(served(system, open_ended, (400, 400, 400, 399), plan))
     assert cut["tokens"] == 1599
     assert cut["total_cyc"] != served(system, open_ended, (500, 401, 400, 399), plan)["total_cyc"]
@@ -138,9 +139,9 @@ def test_a_window_cuts_contexts_to_it(system, pp):
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_a_window_caps_the_contexts_of_iterations(system):
-    """Requests of 299 to 301 tokens with a window of 300; without it the third iteration sees 4 x 301."""
-    assert many(system, replace(TINY, sliding_window=300))["tokens"] == [4 * 299, 4 * 300, 4 * 300]
-    assert many(system, replace(TINY, sliding_window=None))["tokens"] == [4 * 299, 4 * 300, 4 * 301]
+    """Requests of 299 to 301 tokens with a window of 300; without it the third iteration sees 2 x 301."""
+    assert many(system, replace(NARROW, sliding_window=300))["tokens"] == [2 * 299, 2 * 300, 2 * 300]
+    assert many(system, replace(NARROW, sliding_window=None))["tokens"] == [2 * 299, 2 * 300, 2 * 301]
 
 
 def test_a_window_makes_room():
