@@ -6,6 +6,7 @@ oracles say of four small cases is in `tests/golden/memory`, for a checkout with
 
 import csv
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -190,8 +191,9 @@ def of_table(table: str) -> Iterator[tuple[str, str, list[str]]]:
 
 
 def cases_of(table: str) -> list[Any]:
-    """Rows of a table; patterns of many clocks only in the slow suite."""
-    return [slow(*row) if row[1] in ("row-conflict", "sparse") else row for row in of_table(table)]
+    """Rows of a table, not all of them daily: each device, and each pattern but those of many clocks."""
+    daily = (("ddr4", "random"), ("ddr4", "sequential"), ("hbm2", "mixed"), ("gddr6", "sequential"))
+    return [row if row[:2] in daily else slow(*row) for row in of_table(table)]
 
 
 def tally_of(memory: Memory, kind: str) -> Tally:
@@ -262,11 +264,15 @@ def test_a_clock_more_is_felt(tool):
     cases = [case for case in folders(tool) if case.name.startswith("ddr4")]
     known = [(load(case / file), read(case), idle_clocks(case)) for case in cases]
     before = [run(*parts).rows for parts in known]
-    table, asleep = known[0][0].table, set()
+    table, asleep, felt = known[0][0].table, set(), Counter[int]()
     for i, row in enumerate(rule_rows(table.rules)):
         bent = bend(table, i, 1)
-        again = (run(memory._replace(table=bent), *rest).rows for memory, *rest in known)  # until one differs
-        if all(rows == now for rows, now in zip(before, again, strict=True)):
+        for j in sorted(range(len(known)), key=lambda j: -felt[j]):  # first those that have felt most
+            memory, *rest = known[j]
+            if run(memory._replace(table=bent), *rest).rows != before[j]:
+                felt[j] += 1
+                break
+        else:
             after, nexts = (" ".join(table.names[c] for c in side) for side in (row.after, row.before))
             sibling = " sibling" if row.sibling and tool == "ramulator2" else ""
             asleep.add(f"{after} > {nexts} {row.level}{sibling}")
