@@ -86,10 +86,10 @@ def theirs(lines: list[str], t: dict[str, int], channels: int, refresh: bool = F
     return (cycles, commands, [len(c.active) for c in every]) if cycles else (None, [], [])
 
 
-@pytest.mark.parametrize("chunk", [0, *map(slow, range(1, 40))])
+@pytest.mark.parametrize("chunk", [0, *map(slow, range(1, 58))])
 def test_random_programs(chunk: int) -> None:
     """Every command of every channel at its clock, with the part's timings and with others."""
-    for seed in range(40 * chunk, 40 * chunk + 40):
+    for seed in range(28 * chunk, 28 * chunk + 28):
         rng = Random(f"aim {seed}")
         channels = rng.choice((1, 1, 2, 3, 4))
         lines, t = draw_program(rng, channels), draw_timings(rng) if seed % 2 else naive_aim.T
@@ -100,10 +100,10 @@ def test_random_programs(chunk: int) -> None:
         assert ours(lines, part_of(t), channels) == expected, seed
 
 
-@pytest.mark.parametrize("chunk", [0, *map(slow, range(1, 30))])
+@pytest.mark.parametrize("chunk", [0, *map(slow, range(1, 43))])
 def test_random_programs_with_refresh(chunk: int) -> None:
     refreshed = 0
-    for seed in range(30 * chunk, 30 * chunk + 30):
+    for seed in range(21 * chunk, 21 * chunk + 21):
         rng = Random(f"aim refresh {seed}")
         channels = rng.choice((1, 1, 2, 3))
         lines, t = [], draw_timings(rng)

@@ -69,7 +69,7 @@ def test_oracle_and_table_agree_on_durations_and_buses(machine):
 
 
 @machines
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(seed=SEEDS)
 def test_counted_rows_issue_as_their_commands_one_by_one(machine, seed):
     case = draw_case(Random(seed), machine, 30)
@@ -105,7 +105,7 @@ def test_long_counts_issue_as_their_commands_one_by_one():
 
 
 @machines
-@settings(max_examples=25)
+@settings(max_examples=16)
 @given(seed=SEEDS, shift=st.integers(0, 10_000))
 def test_later_releases_and_refreshes_shift_everything(machine, seed, shift):
     case = draw_case(Random(seed), machine, 30)._replace(refreshed=None)
@@ -122,7 +122,7 @@ def test_later_releases_and_refreshes_shift_everything(machine, seed, shift):
 
 
 @machines
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(seed=SEEDS)
 def test_streams_of_nothing_change_nothing(machine, seed):
     case = draw_case(Random(seed), machine, 20)

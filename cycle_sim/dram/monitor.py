@@ -204,10 +204,15 @@ def _row_states(table: Table, trace: np.ndarray, start: int, opened: np.ndarray)
         nodes[buf, (own * banks[scope])[its], scope[its]] = True
     for buf, first, level in np.argwhere(nodes).tolist():
         touched[buf, first : first + banks[level]] = True
+    like = dict[tuple[int, bytes, bytes], np.ndarray]()  # banks that stood alike and saw the same commands: at the end
     for buf, bank in np.argwhere(touched).tolist():
         above = bank // banks  # the bank's node at each level
         here = np.flatnonzero((own == above[scope]) & (lowest <= buf) & (buf <= highest))
         if not len(here):
+            continue
+        key = buf, here.tobytes(), opened[buf, bank].tobytes()
+        if key in like:  # what is wrong has been said of the first of them
+            opened[buf, bank] = like[key]
             continue
         moves = moving[here]
         movers = np.concatenate([[-1], here[moves]])
@@ -221,6 +226,7 @@ def _row_states(table: Table, trace: np.ndarray, start: int, opened: np.ndarray)
                 found[i] = Violation(int(at[i]), "row", -1, said)
         if moves.any():
             opened[buf, bank] = after[movers[-1]], at[movers[-1]]
+        like[key] = opened[buf, bank].copy()
     return list(found.values())
 
 
