@@ -90,7 +90,7 @@ def test_requests_are_as_many_as_the_closed_form_says(chunk: int) -> None:
 # Requests
 
 
-@pytest.mark.parametrize("works", [5, slow(30)])
+@pytest.mark.parametrize("works", [3, slow(30)])
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_requests_are_those_of_the_released_generator(placement: Placement, works: int) -> None:
     """Of every channel, in order, with bank and row; but for what a channel without work is told to wait for."""

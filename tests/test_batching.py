@@ -170,7 +170,7 @@ REQUESTS = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 30), st.integer
 MACHINES = (st.integers(1, 6), st.integers(1, 3), st.integers(12, 22), st.integers(24, 90))
 
 
-@settings(max_examples=50)
+@settings(max_examples=35)
 @given(REQUESTS, *MACHINES, st.sampled_from(POLICIES))
 def test_batching_is_that_of_the_naive_simulation(drawn, slots, channels, most, room, policy):
     requests = [(at / 1000, prompt, output) for at, prompt, output in sorted(drawn)]

@@ -58,7 +58,7 @@ def channels(draw: st.DrawFn, case: Case, less: int) -> list[int]:
 
 @pytest.mark.parametrize("name", MAKE)
 @given(data=st.data(), case=cases(), policy=st.sampled_from(sorted(POLICIES)), by_row=st.booleans())
-@settings(max_examples=30)
+@settings(max_examples=20)
 def test_a_scheduler_sees_the_room_of_a_channel(name, data, case, policy, by_row):
     """In blocks, or in rows of which a request takes two for every three blocks and one for every five."""
     parts = data.draw(channels(case, 3 if name in WITHOUT_WATERMARK else 0))

@@ -241,6 +241,6 @@ def test_an_opcode_that_is_none():
 
 def test_the_kernels_agree_without_their_compiler():
     """As plain Python, with bounds checks and no index below zero."""
-    command = [sys.executable, "-m", "tests.strict", "tests.oracle_run", "100", "5"]
+    command = [sys.executable, "-m", "tests.strict", "tests.oracle_run", "60", "5"]
     done = subprocess.run(command, cwd=Path(__file__).parent.parent, check=True, capture_output=True, text=True)
-    assert "100 cases equal" in done.stdout
+    assert "60 cases equal" in done.stdout

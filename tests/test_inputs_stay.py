@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pimloom
@@ -127,6 +127,7 @@ def test_the_python_api_keeps_inputs_and_forgets_them_with_the_call(there):
     assert Path("a.trc").read_text().startswith("cycle,command")
 
 
+@settings(max_examples=40)
 @given(mode=st.integers(0o000, 0o777))
 def test_a_file_that_is_replaced_keeps_its_mode(tmp_path_factory, mode):
     path = tmp_path_factory.mktemp("mode") / "result.json"

@@ -192,7 +192,7 @@ def check_random_program(rng):
     return True
 
 
-@settings(max_examples=50)
+@settings(max_examples=35)
 @given(st.integers(0, 2**64 - 1))  # a seed: hypothesis draws so many numbers ten times slower
 def test_random_programs_of_random_parts_in_one_go(seed):
     assume(check_random_program(Random(seed)))
