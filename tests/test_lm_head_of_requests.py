@@ -19,9 +19,9 @@ PHONE = "examples/systems/phone.yaml"
 ARRIVALS = "timestamp,prompt_tokens,output_tokens\n0,30,4\n0,20,3\n0,9,5\n"
 TABLES = {"embed_tokens", "embed_positions", "lm_head", "sampling"}
 GPT2 = load_llm("gpt2")
-CONFIG = {"model_type": "gpt2", "n_layer": 12, "n_embd": 256, "n_head": 4, "n_positions": 1024, "vocab_size": 2000}
+CONFIG = {"model_type": "gpt2", "n_layer": 12, "n_embd": 128, "n_head": 2, "n_positions": 1024, "vocab_size": 1000}
 SMALLER = replace(  # of fewer cycles
-    GPT2, hidden_size=256, num_attention_heads=4, num_key_value_heads=4, intermediate_size=1024, vocab_size=2000
+    GPT2, hidden_size=128, num_attention_heads=2, num_key_value_heads=2, intermediate_size=512, vocab_size=1000
 )
 
 
