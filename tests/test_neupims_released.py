@@ -19,8 +19,7 @@ from tests.neupims_runs import FEW, SETTINGS, operator_times, ours, released_run
 from tests.reference_data import data_folder, needed
 
 RUNS = released_runs()
-DAILY = [r for r in RUNS if r.batch <= FEW and r.variant != "on"]  # its programs: see test_npu_pim
-PARAMETERS = [pytest.param(r, id=r.name, marks=[] if r in DAILY else pytest.mark.slow) for r in RUNS]
+PARAMETERS = [pytest.param(r, id=r.name, marks=[] if r.batch <= FEW else pytest.mark.slow) for r in RUNS]
 every_run = pytest.mark.parametrize("released", PARAMETERS)
 pytestmark = pytest.mark.reference
 COMMANDS = {0: "RD", 2: "WR", 4: "ACT", 5: "PRE", 7: "REFab"}  # as the command trace numbers them

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,41 +13,59 @@ from pimloom.arch.neupims import Faults
 from pimloom.arch.system import load_system
 from pimloom.cycle_sim.npu_pim.build import zeros_in_lines
 from pimloom.mappers.interleave import stages
-from pimloom.systems.devices.npu_pim.laid import lay_out
+from pimloom.systems.devices.npu_pim.laid import Laid, lay_out
 from pimloom.systems.npu_rules import NPU
 from tests.command import call
 from tests.neupims_runs import layer as released_layer
 from tests.reference_data import needed
 
 THREE = 0.03
+TOKENS = np.array([50, 40, 30, 20, 10])
+NAMES = "norm qkv logit attend projection residual norm ffn1 activation ffn2 residual"
+QKV, PIM, FFN = slice(0, 2), slice(2, 4), slice(4, None)
 
 
 def layer(system: str, requests: Path, sub_batches: int, *more: str):
     return released_layer(system, "gpt3-7b", requests, "--set", f"interleave.sub_batches={sub_batches}", *more)
 
 
-@pytest.mark.parametrize("sub_batches", [1, 2, 3])
-def test_the_two_programs_of_a_stage_as_released(sub_batches):
-    """What the NPU does is a chain, FFN before QKV, PIM's logit and attend are another; both begin a cycle behind the
-    ends of the stage before. PIM has a port of its own where sub-batches interleave."""
+def narrow_layer(sub_batches: int, requests: Sequence[int]) -> Laid:
+    """A layer as released, of these requests of `TOKENS`, each in a channel of its own."""
     given = dict.fromkeys((f"faults.{name}" for name in Faults.__struct_fields__), "true")
     system = load_system("neupims", given | {"interleave.sub_batches": str(sub_batches)})
     llm = load_llm(str(Path(__file__).parent / "narrow_gpt2.json"))
-    layer = lay_out(system, llm, np.array([40, 30, 20, 10]), np.arange(4), tp=1, layers=1).layer
-    left, before = list(layer.builder.operators), tuple[int, ...]()
-    qkv, ffn = ["norm", "qkv"], ["projection", "residual", "norm", "ffn1", "activation", "ffn2", "residual"]
+    return lay_out(system, llm, TOKENS[requests], np.array(requests), tp=1, layers=1)
+
+
+def alone(work: slice, requests: Sequence[int]) -> list[tuple[str, int, int]]:
+    """What some operators take in a layer of these requests only."""
+    operators = narrow_layer(1, requests).layer.builder.operators
+    assert [op.name for op in operators] == NAMES.split()
+    return [(op.name, op.bytes, op.groups) for op in operators[work]]
+
+
+@pytest.mark.parametrize("sub_batches", [1, 2, 3])
+def test_the_two_programs_of_a_stage_as_released(sub_batches: int) -> None:
+    """What the NPU does is a chain, FFN before QKV, PIM's logit and attend are another; both begin a cycle behind the
+    ends of the stage before. PIM has a port of its own where sub-batches interleave. Each takes what it takes for the
+    requests of its sub-batch alone."""
+    laid = narrow_layer(sub_batches, range(len(TOKENS)))
+    left, before = list(laid.layer.builder.operators), tuple[int, ...]()
     for stage in stages(sub_batches):
-        pim = ["logit", "attend"] * (stage.attention is not None)
-        npu, ends = ffn * (stage.through is not None) + qkv * bool(stage.qkv), list[int]()
-        for names, own in ((npu, False), (pim, sub_batches > 1)):
+        ffn, pim = ((() if part is None else (part,)) for part in (stage.through, stage.attention))
+        ends = list[int]()
+        for chain, own in ((((FFN, ffn), (QKV, stage.qkv)), False), (((PIM, pim),), sub_batches > 1)):
             after = before
-            for name in names:
-                op = left.pop(0)
-                assert (op.name, op.after, op.pause) == (name, after, int(after == before)), (stage.name, op.index)
-                assert (op.port != NPU) == own
-                after = (op.index,)
-            ends += after if names else ()
-        assert layer.stages[stage.name] == ends
+            for work, parts in chain:
+                requests = [int(i) for part in parts for i in laid.parts[part]]
+                for taken in alone(work, requests) if requests else ():
+                    op = left.pop(0)
+                    assert (op.name, op.bytes, op.groups) == taken, stage.name
+                    assert (op.after, op.pause) == (after, int(after == before)), (stage.name, op.name)
+                    assert (op.port != NPU) == own
+                    after = (op.index,)
+            ends += after if after != before else ()
+        assert laid.layer.stages[stage.name] == ends
         before = tuple(ends)
     assert not left
 
