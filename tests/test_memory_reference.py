@@ -191,9 +191,8 @@ def of_table(table: str) -> Iterator[tuple[str, str, list[str]]]:
 
 
 def cases_of(table: str) -> list[Any]:
-    """Rows of a table, not all of them daily: each device, and each pattern but those of many clocks."""
-    daily = (("ddr4", "random"), ("ddr4", "sequential"), ("hbm2", "mixed"), ("gddr6", "sequential"))
-    return [row if row[:2] in daily else slow(*row) for row in of_table(table)]
+    """Rows of a table; patterns of many clocks only in the slow suite."""
+    return [slow(*row) if row[1] in ("row-conflict", "sparse") else row for row in of_table(table)]
 
 
 def tally_of(memory: Memory, kind: str) -> Tally:
