@@ -103,7 +103,9 @@ def main() -> None:
     mend_streams()
     debug = "--debug" in sys.argv
     arguments = [a for a in sys.argv[1:] if a != "--debug"]
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that workers end with us
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+            signal.signal(number, lambda number, _: sys.exit(128 + number))  # so that workers end with us
     os.environ["PYTHONSAFEPATH"] = "1"  # no Python that we start imports files of the current folder
     begin()
     raised = Raised()

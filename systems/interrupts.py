@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 SHOW_CURSOR = "\x1b[?25h"
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 Handler = Callable[[int, FrameType | None], Any]
 Hook = Callable[["sys.UnraisableHookArgs"], Any]
 

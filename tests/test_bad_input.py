@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from pimloom.arch.system import HERE
 from pimloom.failing import say
 from tests.command import ENVIRONMENT, PIMLOOM, Done, call, snapshot, spawn
 from tests.slow import slow
+from tests.sweep_place import wait
 
 RUN = ("run", "pim_gpt", "--model", "gpt2", "--generate", "1")
 GPU = ("run", "gpu_a100", "--model", "gpt2", "--prompt", "4", "--generate", "1")
@@ -310,6 +312,22 @@ def test_hostile_names_on_a_terminal() -> None:
     assert b"[b]x[ on pim_gpt" in seen and b"internal error" not in seen
 
 
+@pytest.mark.parametrize("ignored", [False, True])
+def test_a_terminal_that_closes_ends_what_nohup_did_not_start(ignored: bool) -> None:
+    command = [*PIMLOOM, "trace", "ddr4", "--pattern", "random", "--requests", "1e8", "--commands", "log.csv", "-q"]
+    hang_up = partial(signal.signal, signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
+    with subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, preexec_fn=hang_up) as run:  # noqa: PLW1509
+        wait(lambda: list(Path().glob(".*.part")), "begins to write")
+        run.send_signal(signal.SIGHUP)
+        if ignored:
+            time.sleep(0.3)
+            assert run.poll() is None and list(Path().glob(".*.part"))
+            run.terminate()
+        _, err = run.communicate(timeout=60)
+    assert (run.returncode, err) == (128 + (signal.SIGTERM if ignored else signal.SIGHUP), b"")
+    assert not [*Path().glob("*.part"), *Path().glob(".*.part"), *Path().glob("log.csv")]
+
+
 def _heed_interrupts() -> None:
     """A job that a shell put in the background inherits SIGINT ignored, and Python then leaves it so."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -323,6 +341,7 @@ def _heed_interrupts() -> None:
         (signal.SIGTERM, False),
         slow(signal.SIGINT, False),
         slow(signal.SIGTERM, True),
+        slow(signal.SIGHUP, True),
     ],
 )
 def test_interrupted_report(number: signal.Signals, whole_group: bool) -> None:

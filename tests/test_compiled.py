@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from pimloom.arch.command import STREAM
+from pimloom.arch.error import UserError
 from pimloom.arch.part_memory import part_memory
 from pimloom.arch.policy import load_policy
 from pimloom.arch.system import load_part
@@ -152,6 +153,47 @@ def test_without_a_c_compiler_the_code_is_linked_by_numba(tmp_path):
         assert (ran.stdout, ran.stderr) == ("[[2, 0, 0, 5]]\n", said)
     (made,) = (tmp_path / "kernels").iterdir()
     assert made.read_bytes()[16] == 1  # ELF: relocatable
+
+
+@pytest.mark.parametrize("size", [0, 40, 5000])
+def test_a_kernel_that_is_cut_off_is_made_again(tmp_path, monkeypatch, size):
+    """Mapped as it is, the system would end the process."""
+    name, *kinds = DECODE
+    whole, made = library.place(name, kinds), list[Path]()
+    cut = tmp_path / whole.name
+    cut.write_bytes(whole.read_bytes()[:size])
+
+    def compiled(file, *asked):
+        made.append(file)
+        file.write_bytes(whole.read_bytes())
+
+    monkeypatch.setattr(library, "place", lambda *asked: cut)
+    monkeypatch.setattr(library, "_compile", compiled)
+    monkeypatch.setattr(library, "LISTED_ONLY", False)
+    for _ in range(2):
+        assert library.machine(name, tuple(kinds))
+    assert made == [cut] and whole.stat().st_size > size
+
+
+@pytest.mark.parametrize("told", ["OSError: [Errno 28] No space left on device", "ld: x.so: No space left on device"])
+def test_a_full_disk_is_one_sentence(tmp_path, monkeypatch, told):
+    failed = subprocess.CompletedProcess((), 1, "", f"Traceback (most recent call last):\n  ...\n{told}\n")
+    monkeypatch.setattr(library, "LISTED_ONLY", False)
+    monkeypatch.setattr(library.subprocess, "run", lambda *command, **options: failed)
+    said = f"^cannot keep compiled kernels in {tmp_path}: No space left on device; set PIMLOOM_CACHE"
+    with library.silent(), pytest.raises(UserError, match=said):
+        library.make(tmp_path / "kernel", DECODE[0], DECODE[1:])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_full_is_one_sentence(tmp_path):
+    """As a limit of the sizes of files is, which is here without a file system of its own."""
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024)); "
+    own = {"PIMLOOM_CACHE": str(tmp_path), "PIMLOOM_KERNELS": "", "PYTHONDONTWRITEBYTECODE": "1"}
+    ran = run(limit + SMALL, **own)
+    said = f"cannot keep compiled kernels in {tmp_path / 'kernels'}: File too large; set PIMLOOM_CACHE to a folder"
+    assert said in ran.stderr.splitlines()[-1] and not list((tmp_path / "kernels").iterdir())
 
 
 def test_what_other_versions_made_or_nobody_lists_any_more_goes(tmp_path):

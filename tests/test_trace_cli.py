@@ -160,6 +160,14 @@ def test_what_the_tools_accept_is_a_warning_there_and_an_error_here() -> None:
     assert done.code == 2 and "far.trc:2: address 0x7000000000000000 is beyond the capacity of 8 GiB" in done.err
 
 
+@pytest.mark.parametrize("text", ["Frontend: {}\nMemorySystem: {}\n", "MemorySystem: {}\n"])
+def test_a_file_of_ramulator_2_0_is_told_from_a_part(text: str) -> None:
+    Path("old.yaml").write_text(text)
+    done = call("trace", "old.yaml", *SMALL)
+    line = text.count("\n")
+    assert done.code == 2 and f"old.yaml:{line}: MemorySystem belongs to Ramulator 2.0, expected a file of" in done.err
+
+
 BAD = {
     ("ddr9", *SMALL): "unknown part 'ddr9'; nearest: ddr5, ddr4,",
     ("nope", *SMALL): "unknown part 'nope'; known parts: ddr4_2400,",

@@ -4,6 +4,7 @@ A file's name tells the kernel, and by a digest the kinds of its arguments and t
 """
 
 import ctypes
+import errno
 import fcntl
 import json
 import os
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from struct import Struct
 from typing import Any, NamedTuple
 
 from pimloom.arch.cache import cache_folder
@@ -32,6 +34,7 @@ MAKER = "pimloom.cycle_sim.compiled.build"
 _MAKERS = ("arguments.py", "build.py", "indices.py", "instructions.py", "kernel.py")
 MAKERS = tuple(Path(__file__).with_name(name) for name in _MAKERS)
 RELOCATABLE = b"\1"  # type of an ELF file
+ELF, HEADER = b"\x7fELF", Struct("<4s36xQ10xHH2x")  # 64 bits; its sections stand last: where, size of one, how many
 Machine = Callable[[list[int], object], Callable[[], Any]]  # words, and what must live as long as the call
 _silent = list[bool]()
 _watched = list[Callable[[], None]]()
@@ -40,7 +43,7 @@ _watched = list[Callable[[], None]]()
 def machine(name: str, kinds: tuple[str, ...]) -> Machine:
     """The machine code of a kernel for these kinds of arguments, which is made if there is none."""
     found = place(name, kinds)
-    if not found.exists():
+    if not _is_whole(found):
         for before in _watched[::2]:
             before()
         try:
@@ -66,7 +69,7 @@ def make(file: Path, name: str, kinds: Sequence[str]) -> None:
         with open(f"{file}.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             try:
-                if not file.exists():
+                if not _is_whole(file):
                     _compile(file, name, kinds)
             finally:
                 Path(lock.name).unlink(missing_ok=True)
@@ -84,7 +87,23 @@ def _compile(file: Path, name: str, kinds: Sequence[str]) -> None:
     plain = {key: value for key, value in os.environ.items() if not key.startswith("NUMBA_")}
     made = subprocess.run(command, check=False, capture_output=True, text=True, cwd=file.parent, env=plain)
     if made.returncode:
+        for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):  # told by Python, or by the linker
+            if os.strerror(number) in made.stderr:
+                raise OSError(number, os.strerror(number))
         raise RuntimeError(f"{name} does not compile:\n{made.stderr}")
+
+
+def _is_whole(file: Path) -> bool:
+    """Whether the file is there and not cut off, as a full disk or a copy may leave it: it would end the process."""
+    try:
+        with file.open("rb") as code:
+            head, size = code.read(HEADER.size), os.fstat(code.fileno()).st_size
+    except FileNotFoundError:
+        return False
+    if len(head) < HEADER.size:
+        return False
+    magic, sections, each, number = HEADER.unpack(head)
+    return magic != ELF or size >= sections + each * number
 
 
 def listed() -> list[list[Any]]:

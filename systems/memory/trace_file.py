@@ -122,7 +122,8 @@ def _complaint(data: bytes, state: np.ndarray, limits: np.ndarray) -> str:
     if wrong == TOO_FAR:
         limit = int(limits[LIMIT])
         value = int(address, 16 if state[FORM] == DRAMSIM3 or address[:2] in ("0x", "0X") else 10)
-        return f"address {value:#x} is beyond the capacity of {capacity(limit)} ({limit:#x})"
+        told = f"address {value:#x} is beyond the capacity of {capacity(limit)} ({limit:#x})"
+        return f"{told}; a larger part or more channels hold it, the controllers of the tools take it modulo that"
     if wrong == BIG_ADDRESS:
         return f"expected an address below 2^63, got {short(address)}"
     if wrong == BIG_CYCLE:

@@ -23,6 +23,7 @@ from pimloom.systems.settings import parse_settings
 if TYPE_CHECKING:
     from pimloom.systems.memory.outcome import Outcome
 
+RAMULATOR = {"memory_system", "frontend", "MemorySystem", "Frontend"}  # keys of its files, of 2.1 and of 2.0
 LONGEST_IDLE_CK = 10**12  # about ten minutes of simulated time
 
 
@@ -147,7 +148,7 @@ def _tool_of(device: str) -> str | None:
         return "dramsim3"
     if device.endswith((".yaml", ".yml")):
         tree, _ = load_tree(Path(device))
-        if isinstance(tree, dict) and "memory_system" in tree:
+        if isinstance(tree, dict) and RAMULATOR & set(tree):
             return "ramulator2"
     return None
 
