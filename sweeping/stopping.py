@@ -27,7 +27,8 @@ def ending_at_once() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, end_at_once) for number in SIGNALS}
+    heeded = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, end_at_once) for number in heeded}
     try:
         yield
     finally:

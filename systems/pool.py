@@ -65,6 +65,7 @@ def _one_of_many() -> None:
     CORES.set(1)
     gc.freeze()  # modules are not searched for garbage time and again
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if callable(signal.getsignal(signal.SIGHUP)):  # the parent's
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)

@@ -21,7 +21,7 @@ from pimloom.arch.policy import load_policy
 from pimloom.arch.system import load_part
 from pimloom.arch.table import compile_table
 from pimloom.cycle_sim.compiled import library
-from pimloom.cycle_sim.compiled.__main__ import OLD_DAYS, tidy
+from pimloom.cycle_sim.compiled.__main__ import OLD_DAYS, make_all, tidy
 from pimloom.cycle_sim.compiled.arguments import flatten
 from pimloom.cycle_sim.compiled.kernel import Entry, bind
 from pimloom.cycle_sim.dram.stream import issue
@@ -173,6 +173,29 @@ def test_a_kernel_that_is_cut_off_is_made_again(tmp_path, monkeypatch, size):
     for _ in range(2):
         assert library.machine(name, tuple(kinds))
     assert made == [cut] and whole.stat().st_size > size
+    cut.write_bytes(whole.read_bytes()[:size])
+    monkeypatch.setattr(library, "listed", lambda: [[name, 1, *kinds]])
+    monkeypatch.setattr(library, "kept_in", lambda: tmp_path)
+    assert [make_all(), make_all()] == [1, 0] and made == [cut, cut]
+
+
+def test_a_wheels_kernel_that_is_cut_off_is_made_in_the_cache(tmp_path, monkeypatch):
+    name, *kinds = DECODE
+    file = library.place(name, kinds)
+    monkeypatch.setattr(library, "MADE", tmp_path)
+    (tmp_path / file.name).write_bytes(file.read_bytes())
+    assert library.place(name, kinds) == tmp_path / file.name
+    (tmp_path / file.name).write_bytes(file.read_bytes()[:-1])
+    assert library.place(name, kinds) == file
+
+
+def test_a_file_where_the_kernels_go_is_one_sentence(tmp_path, monkeypatch):
+    name, *kinds = DECODE
+    (tmp_path / "kernels").touch()
+    monkeypatch.setattr(library, "place", lambda *asked: tmp_path / "kernels" / "kernel")
+    monkeypatch.setattr(library, "LISTED_ONLY", False)
+    with pytest.raises(UserError, match="^cannot keep compiled kernels in .*kernels: File exists; set PIMLOOM_CACHE"):
+        library.machine(name, tuple(kinds))
 
 
 @pytest.mark.parametrize("told", ["OSError: [Errno 28] No space left on device", "ld: x.so: No space left on device"])
@@ -198,10 +221,14 @@ def test_a_disk_that_is_full_is_one_sentence(tmp_path):
 
 def test_what_other_versions_made_or_nobody_lists_any_more_goes(tmp_path):
     listed, fresh, old, busy = (tmp_path / name for name in ("listed", "fresh", "old", "fresh.lock"))
+    killed = tmp_path / "tmp of a maker that was killed"
 
     def left(numba):
         for file in (listed, fresh, old, busy):
             file.touch()
+        killed.mkdir(exist_ok=True)
+        (killed / "kernel.o").touch()
+        os.utime(killed, (0, 0))
         os.utime(listed, (0, 0))
         os.utime(old, (0, time.time() - (OLD_DAYS + 1) * 86_400))
         tidy(tmp_path, {listed}, numba)

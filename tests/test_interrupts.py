@@ -10,7 +10,9 @@ from functools import partial
 
 import pytest
 
-from pimloom.systems.interrupts import Raised, remembered_by
+from pimloom.rtl.flow.simulator.environment import SimulationError, exits
+from pimloom.sweeping.stopping import ending_at_once
+from pimloom.systems.interrupts import Raised, end_at_once, remembered_by
 from pimloom.systems.pool import run_all
 from tests.command import ENVIRONMENT, call
 
@@ -74,6 +76,40 @@ def test_workers_are_not_interrupted_themselves(own_handler, capfd):
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, env=ENVIRONMENT, start_new_session=True, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr, done.returncode) == ("stopped\n", "", 0)
+
+
+def hanging_up(job):
+    return signal.getsignal(signal.SIGHUP)
+
+
+@pytest.mark.parametrize("handler", [signal.SIG_DFL, signal.SIG_IGN, lambda *_: None], ids=["none", "nohup", "ours"])
+def test_workers_end_with_their_terminal_unless_nohup_is_there(handler):
+    """Without a handler the parent ends at once, and nobody would end them."""
+    before = signal.signal(signal.SIGHUP, handler)
+    try:
+        found = [of_worker for _, of_worker in run_all(hanging_up, range(2))]
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert found == [signal.SIG_IGN if handler is signal.SIG_IGN else signal.SIG_DFL] * 2
+
+
+def test_a_sweep_that_ends_heeds_what_was_heeded_before():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with ending_at_once():
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            assert signal.getsignal(signal.SIGTERM) is end_at_once
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_bench_that_is_told_to_end_has_not_failed(tmp_path, number):
+    with pytest.raises(SystemExit), exits(tmp_path / "log", "cannot build"):
+        sys.exit(128 + number)
+    with pytest.raises(SimulationError, match="^cannot build"), exits(tmp_path / "log", "cannot build"):
+        sys.exit(1)
 
 
 def test_a_command_whose_interrupt_was_lost_says_so(own_handler, monkeypatch):

@@ -20,7 +20,7 @@ def make_all(folder: Path | None = None) -> int:
     longest_first = sorted(library.listed(), key=lambda row: -row[1])
     known = [(library.place(name, kinds), name, kinds) for name, _, *kinds in longest_first]
     tidy(library.kept_in(), {place for place, *_ in known}, version("numba"))
-    jobs = [job for job in known if not job[0].exists()]
+    jobs = [job for job in known if not library.is_whole(job[0])]
     with ThreadPoolExecutor(cores()) as pool:
         for future in [pool.submit(library.make, *job) for job in jobs]:
             future.result()
@@ -37,7 +37,10 @@ def tidy(folder: Path, known: set[Path], numba: str) -> None:
     other = made_by.exists() and made_by.read_text() != numba
     for file in set(folder.iterdir()) - {made_by}:
         if (other and file.suffix != ".lock") or (file not in known and file.stat().st_mtime < oldest):
-            file.unlink(missing_ok=True)
+            if file.is_dir():  # a maker that was killed leaves one
+                shutil.rmtree(file)
+            else:
+                file.unlink(missing_ok=True)
     write_atomic(made_by, numba)
 
 

@@ -43,7 +43,7 @@ _watched = list[Callable[[], None]]()
 def machine(name: str, kinds: tuple[str, ...]) -> Machine:
     """The machine code of a kernel for these kinds of arguments, which is made if there is none."""
     found = place(name, kinds)
-    if not _is_whole(found):
+    if not is_whole(found):
         for before in _watched[::2]:
             before()
         try:
@@ -69,7 +69,7 @@ def make(file: Path, name: str, kinds: Sequence[str]) -> None:
         with open(f"{file}.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             try:
-                if not _is_whole(file):
+                if not is_whole(file):
                     _compile(file, name, kinds)
             finally:
                 Path(lock.name).unlink(missing_ok=True)
@@ -93,12 +93,12 @@ def _compile(file: Path, name: str, kinds: Sequence[str]) -> None:
         raise RuntimeError(f"{name} does not compile:\n{made.stderr}")
 
 
-def _is_whole(file: Path) -> bool:
+def is_whole(file: Path) -> bool:
     """Whether the file is there and not cut off, as a full disk or a copy may leave it: it would end the process."""
     try:
         with file.open("rb") as code:
             head, size = code.read(HEADER.size), os.fstat(code.fileno()).st_size
-    except FileNotFoundError:
+    except OSError:
         return False
     if len(head) < HEADER.size:
         return False
@@ -115,7 +115,7 @@ def listed() -> list[list[Any]]:
 def place(name: str, kinds: Sequence[str]) -> Path:
     """Where the machine code of a kernel is, or will be."""
     file = name.replace(":", ".") + "-" + _digest(name, kinds)
-    return MADE / file if (MADE / file).exists() else kept_in() / file
+    return MADE / file if is_whole(MADE / file) else kept_in() / file
 
 
 def kept_in() -> Path:

@@ -7,6 +7,7 @@ command a clock on each bus, the rows that commands need, and that refresh is ne
 
 from collections import Counter
 from collections.abc import Iterator
+from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
@@ -210,7 +211,7 @@ def _row_states(table: Table, trace: np.ndarray, start: int, opened: np.ndarray)
         here = np.flatnonzero((own == above[scope]) & (lowest <= buf) & (buf <= highest))
         if not len(here):
             continue
-        key = buf, here.tobytes(), opened[buf, bank].tobytes()
+        key = buf, blake2b(here.tobytes(), digest_size=16).digest(), opened[buf, bank].tobytes()
         if key in like:  # what is wrong has been said of the first of them
             opened[buf, bank] = like[key]
             continue

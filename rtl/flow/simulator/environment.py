@@ -32,6 +32,7 @@ done
 exec '{binary}' "$@"
 """
 TAIL = 15  # lines of a log worth showing
+TOLD = {128 + signal.SIGTERM, 128 + signal.SIGHUP}  # codes of a command that was told to end
 
 
 class SimulationError(UserError):
@@ -113,7 +114,7 @@ def exits(log: Path, what: str, results: Path | None = None) -> Iterator[None]:
     try:
         yield
     except (SystemExit, RuntimeError) as end:
-        if isinstance(end, SystemExit) and end.code == 128 + signal.SIGTERM:  # not a step that failed: we were told to
+        if isinstance(end, SystemExit) and end.code in TOLD:  # not a step that failed: we were told to
             raise
         said = failures(results) if results else ""
         raise SimulationError(f"{what}: {said}" if said else f"{what}{tail(log)}") from None
