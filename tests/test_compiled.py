@@ -171,7 +171,7 @@ def test_a_kernel_that_is_cut_off_is_made_again(tmp_path, monkeypatch, size):
     monkeypatch.setattr(library, "_compile", compiled)
     monkeypatch.setattr(library, "LISTED_ONLY", False)
     for _ in range(2):
-        assert library.machine(name, tuple(kinds))
+        library.machine(name, tuple(kinds))
     assert made == [cut] and whole.stat().st_size > size
     cut.write_bytes(whole.read_bytes()[:size])
     monkeypatch.setattr(library, "listed", lambda: [[name, 1, *kinds]])
@@ -202,7 +202,7 @@ def test_a_file_where_the_kernels_go_is_one_sentence(tmp_path, monkeypatch):
 def test_a_full_disk_is_one_sentence(tmp_path, monkeypatch, told):
     failed = subprocess.CompletedProcess((), 1, "", f"Traceback (most recent call last):\n  ...\n{told}\n")
     monkeypatch.setattr(library, "LISTED_ONLY", False)
-    monkeypatch.setattr(library.subprocess, "run", lambda *command, **options: failed)
+    monkeypatch.setattr("pimloom.cycle_sim.compiled.library.subprocess.run", lambda *command, **options: failed)
     said = f"^cannot keep compiled kernels in {tmp_path}: No space left on device; set PIMLOOM_CACHE"
     with library.silent(), pytest.raises(UserError, match=said):
         library.make(tmp_path / "kernel", DECODE[0], DECODE[1:])
