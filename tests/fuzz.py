@@ -47,6 +47,7 @@ FILES = {  # name -> text of a good file, small enough to be quick
     "arrivals.csv": "timestamp,prompt_tokens,output_tokens\n0.0,5,3\n0.5,7,2\n1.5,3,4\n",
     "requests.trc": "0x0 READ 0\n0x40 WRITE 3\n0x1000 READ 9\n0x0 READ 20\n",
     "loads.trc": "LD 0x40\nST 0x80\n",
+    "program.aim": "AiM WR_ABK 1 1 0\nAiM EOC\n",
     "dram.ini": INI,
     "ramulator.yaml": YAML,
     "events.yaml": EVENTS,
@@ -54,7 +55,10 @@ FILES = {  # name -> text of a good file, small enough to be quick
     "sweep.yaml": SWEEP,
 }
 READ_BY = {  # what reads which file
-    "config.json": ["run pim_gpt --model config.json --generate 1 --json out", "run t4 --model config.json"],
+    "config.json": [
+        "run pim_gpt --model config.json --generate 1 --json out",
+        "run t4 --model config.json --generate 1",
+    ],
     "part.yaml": ["run system.yaml --model config.json --generate 1", "rtl emit timer --part part.yaml -o out"],
     "ddr4.yaml": ["trace ddr4.yaml requests.trc --json out"],
     "system.yaml": ["run system.yaml --model config.json --generate 1 --json out"],
@@ -62,9 +66,13 @@ READ_BY = {  # what reads which file
     "npu.yaml": ["run npu.yaml --model gpt3-7b --tp 4 --layers 1 --requests batch.csv --json out"],
     "ocs.yaml": ["fabric switch --part ocs.yaml --events events.yaml --json out"],
     "batch.csv": ["run npu_only --model gpt3-7b --tp 4 --layers 1 --requests batch.csv --json out"],
-    "arrivals.csv": ["run gpu_a100 --model gpt3-7b --tp 4 --requests arrivals.csv --batch 2 --json out"],
+    "arrivals.csv": [
+        "run gpu_a100 --model gpt3-7b --tp 4 --requests arrivals.csv --batch 2 --json out",
+        "serve gpu_a100 --model config.json --trace arrivals.csv --json out",
+    ],
     "requests.trc": ["trace ddr4 requests.trc --json out --commands log.csv"],
     "loads.trc": ["trace ddr4 loads.trc --json out"],
+    "program.aim": ["aim program.aim --json out --commands log.csv"],
     "dram.ini": ["trace dram.ini requests.trc --json out"],
     "ramulator.yaml": ["trace ramulator.yaml loads.trc --json out"],
     "events.yaml": ["fabric switch --events events.yaml --json out --timeline line.json"],

@@ -32,6 +32,8 @@ GOOD = {  # command -> words with which it works
     "run": "pim_gpt --model config.json --generate 1",
     "compare": "pim_gpt,gpu_a100 --model config.json --generate 1",
     "trace": "ddr4 requests.trc",
+    "aim": "program.aim",
+    "serve": "gpu_a100 --model config.json --trace arrivals.csv",
     "rtl list": "",
     "rtl emit": "timer -o out",
     "fabric waste": "--arch nvl72 --gpus 288 --tp 8 --fault-ratio 0.1 --draws 2",
@@ -46,7 +48,7 @@ GOOD = {  # command -> words with which it works
     "sweep report": "designs --out page",
 }
 LEFT_OUT = {  # they simulate, prove or draw for minutes whatever is odd about one option
-    "rtl verify", "rtl prove", "rtl synth",
+    "rtl verify", "rtl prove", "rtl synth", "rtl power",
 }  # fmt: skip
 
 
