@@ -24,7 +24,7 @@ class RunTable:
         """A further stream; its entry."""
         entry = len(self._streams)
         if entry == len(self.arrays[0]):
-            self.arrays = _twice(self.arrays[0]), self.arrays[1]
+            self.arrays = _longer(self.arrays[0], entry + 1), self.arrays[1]
         self._streams.append(stream)
         self._room.append(0)
         self.arrays[0][entry, :2] = stream.idle_ck, stream.settled_ck
@@ -34,8 +34,10 @@ class RunTable:
     def renew(self, entry: int) -> None:
         """Take the runs of a stream as they are now."""
         found = self._streams[entry].runs
-        if len(found) > self._room[entry] or not self._room[entry]:
-            self._move(entry, max(ROOM, 2 * len(found)))
+        if not (room := self._room[entry]):
+            self._move(entry, len(found) + max(ROOM, len(found) // 8))  # most are known by now, if others found them
+        elif len(found) > room:
+            self._move(entry, 2 * len(found))
         entries, runs = self.arrays
         first = entries[entry, 2]
         runs[first : first + len(found)] = found
@@ -43,11 +45,14 @@ class RunTable:
 
     def _move(self, entry: int, room: int) -> None:
         """Give an entry room behind all others; what it had is lost, in all no more than what is used."""
-        while self._used + room > len(self.arrays[1]):
-            self.arrays = self.arrays[0], _twice(self.arrays[1])
+        if self._used + room > len(self.arrays[1]):
+            self.arrays = self.arrays[0], _longer(self.arrays[1], self._used + room)
         self.arrays[0][entry, 2], self._room[entry] = self._used, room
         self._used += room
 
 
-def _twice(rows: np.ndarray) -> np.ndarray:
-    return np.concatenate([rows, np.zeros_like(rows)])
+def _longer(rows: np.ndarray, least: int) -> np.ndarray:
+    """These rows with zeros behind them: at least as many in all, and twice as many as there were."""
+    found = np.zeros((max(least, 2 * len(rows)), rows.shape[1]), rows.dtype)
+    found[: len(rows)] = rows
+    return found

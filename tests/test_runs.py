@@ -2,10 +2,13 @@
 
 from functools import cache, partial
 from itertools import product
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pimloom.arch.llm import load_llm
 from pimloom.arch.program import PimStep
@@ -16,7 +19,8 @@ from pimloom.cycle_sim.dram import phases
 from pimloom.cycle_sim.dram.phases import Phases, phase_of
 from pimloom.cycle_sim.dram.stream import Engine, Issue
 from pimloom.cycle_sim.machine import Machine
-from pimloom.cycle_sim.runs import NOT_RUNNING, Known, Stream
+from pimloom.cycle_sim.run_table import RunTable
+from pimloom.cycle_sim.runs import NOT_RUNNING, Known, Run, Stream
 from pimloom.mappers.decode import Decoder
 from pimloom.mappers.geometry import geometry
 from pimloom.mappers.plan import plan
@@ -94,6 +98,35 @@ def test_few_runs_stand_for_many_refreshes():
         if known.find(due, NOT_RUNNING) is None:
             known.compute(partial(Phases(engine).run, step.stream), due, NOT_RUNNING)
     assert len(known.runs) < known.settled_ck / 4
+
+
+@given(
+    known=st.lists(st.integers(0, 300), min_size=1, max_size=12),
+    later=st.lists(st.tuples(st.integers(0, 11), st.integers(1, 40)), max_size=30),
+)
+def test_a_table_of_runs_holds_all_of_them(known, later):
+    """Whatever streams know at first and learn in any order; what is known at first takes little more room."""
+    table = RunTable()
+    streams = [SimpleNamespace(idle_ck=7 * i, settled_ck=9 * i, runs=_runs(i, n)) for i, n in enumerate(known)]
+    assert [table.add(stream) for stream in streams] == [*range(len(known))]
+    _same(table, streams)
+    assert len(table.arrays[1]) <= max(64, 2 * sum(n + n // 8 + 8 for n in known))
+    for entry, more in later:
+        stream = streams[entry % len(known)]
+        stream.runs = _runs(more, len(stream.runs) + more)
+        table.renew(entry % len(known))
+        _same(table, streams)
+
+
+def _runs(first: int, n: int) -> np.ndarray:
+    return first + np.arange(n * len(Run._fields)).reshape(n, len(Run._fields))
+
+
+def _same(table: RunTable, streams: list[SimpleNamespace]) -> None:
+    entries, rows = table.arrays
+    for (idle_ck, settled_ck, first, end), stream in zip(entries.tolist(), streams, strict=False):
+        assert (idle_ck, settled_ck) == (stream.idle_ck, stream.settled_ck)
+        assert np.array_equal(rows[first:end], stream.runs)
 
 
 def test_sharing_runs_changes_nothing():

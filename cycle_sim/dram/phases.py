@@ -58,7 +58,8 @@ class Phases:
 
     def _ready(self, stream: np.ndarray) -> tuple[np.ndarray, Callable[[], Any]]:
         rules = self._engine.table.rules
-        work, start = (self._engine.walk([stream], True) for _ in range(2))
+        ends = np.array([0, len(stream)])
+        work, start = (self._engine.walk(stream, ends, True) for _ in range(2))
         first, last = np.zeros((2, len(stream)), np.int64)
         log, who, ready = np.zeros((REFRESHED, 2), np.int64), np.zeros(3, np.int64), np.zeros(len(work.due), np.int64)
         phase = np.zeros(N_PHASE, np.int64)

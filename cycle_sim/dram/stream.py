@@ -83,10 +83,10 @@ class Engine:
     ) -> Issue:
         """See `issue`."""
         table, rules = self.table, self.table.rules
-        rows, ptr = _joined(streams), np.cumsum([0] + [len(s) for s in streams]).astype(np.int64)
+        rows, ptr = _joined(streams), _starts(streams)
         first, last = np.full(len(rows), -1, np.int64), np.full(len(rows), -1, np.int64)
         ref = rules.refresh if refresh else -1
-        walk = self.walk(streams, refresh)
+        walk = self.walk(rows, ptr, refresh)
         if due_ck is not None:
             walk.due[:] = due_ck
         walk.due[:] += apart_ck * np.arange(len(walk.due))
@@ -104,10 +104,10 @@ class Engine:
         log = log[: walk.clock[LOGGED]]
         return Issue([first[a:b] for a, b in cut], [end[a:b] for a, b in cut], log, int(idle), ready)
 
-    def walk(self, streams: Sequence[np.ndarray], refresh: bool) -> Walk:
-        """The state before the first clock. Raises UserError for a field out of bounds."""
-        rules, rows = self.table.rules, _joined(streams)
-        stream, ptr = np.empty((len(rows), 8), np.int64), np.cumsum([0] + [len(s) for s in streams]).astype(np.int64)
+    def walk(self, rows: np.ndarray, ptr: np.ndarray, refresh: bool) -> Walk:
+        """The state before the first clock. rows: of all streams; ptr: where each begins, and the end. Raises UserError
+        for a field out of bounds."""
+        rules, stream = self.table.rules, np.empty((len(rows), 8), np.int64)
         columns = (np.ascontiguousarray(rows[name]) for name in NAMES)
         bad = load(stream, *columns, self._limits, rules.needs, rules.leaves)
         if bad >= 0:
@@ -127,7 +127,15 @@ class Engine:
 
 
 def _joined(streams: Sequence[np.ndarray]) -> np.ndarray:
-    return streams[0] if len(streams) == 1 else np.concatenate([np.zeros(0, STREAM), *streams])
+    if len(streams) == 1:
+        return streams[0]
+    # A type that is named saves numpy a comparison of all fields; `safe` refuses wider ones, whose values it would cut.
+    return np.concatenate([np.zeros(0, STREAM), *streams], dtype=STREAM, casting="safe")
+
+
+def _starts(streams: Sequence[np.ndarray]) -> np.ndarray:
+    """Where each stream begins in all of them, and the end."""
+    return np.cumsum([0, *map(len, streams)], dtype=np.int64)
 
 
 def issue(
