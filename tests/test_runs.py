@@ -3,7 +3,7 @@
 from functools import cache, partial
 from itertools import product
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -106,8 +106,9 @@ def test_few_runs_stand_for_many_refreshes():
 )
 def test_a_table_of_runs_holds_all_of_them(known, later):
     """Whatever streams know at first and learn in any order; what is known at first takes little more room."""
-    table = RunTable()
-    streams = [SimpleNamespace(idle_ck=7 * i, settled_ck=9 * i, runs=_runs(i, n)) for i, n in enumerate(known)]
+    table, streams = RunTable(), list[Any]()
+    for i, n in enumerate(known):
+        streams.append(SimpleNamespace(idle_ck=7 * i, settled_ck=9 * i, runs=_runs(i, n)))
     assert [table.add(stream) for stream in streams] == [*range(len(known))]
     _same(table, streams)
     assert len(table.arrays[1]) <= max(64, 2 * sum(n + n // 8 + 8 for n in known))
@@ -122,7 +123,7 @@ def _runs(first: int, n: int) -> np.ndarray:
     return first + np.arange(n * len(Run._fields)).reshape(n, len(Run._fields))
 
 
-def _same(table: RunTable, streams: list[SimpleNamespace]) -> None:
+def _same(table: RunTable, streams: list[Any]) -> None:
     entries, rows = table.arrays
     for (idle_ck, settled_ck, first, end), stream in zip(entries.tolist(), streams, strict=False):
         assert (idle_ck, settled_ck) == (stream.idle_ck, stream.settled_ck)
