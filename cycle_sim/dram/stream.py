@@ -129,8 +129,8 @@ class Engine:
 def _joined(streams: Sequence[np.ndarray]) -> np.ndarray:
     if len(streams) == 1:
         return streams[0]
-    # A type that is named saves numpy a comparison of all fields; `safe` refuses wider ones, whose values it would cut.
-    return np.concatenate([np.zeros(0, STREAM), *streams], dtype=STREAM, casting="safe")
+    same = all(stream.dtype == STREAM for stream in streams)  # then numpy need not compare all fields of all
+    return np.concatenate([np.zeros(0, STREAM), *streams], dtype=STREAM if same else None)
 
 
 def _starts(streams: Sequence[np.ndarray]) -> np.ndarray:
