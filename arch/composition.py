@@ -155,7 +155,7 @@ KINDS = (
 PARTS = ("experts", "lm_head")  # of the gemms
 ALL = "all"
 PEERS = "peers"
-STANDBY = "background"  # cause of energy: memories that wait
+STANDBY, REFRESH = "background", "refresh"  # causes of energy: memories that wait, and that are refreshed
 
 
 class ComposedSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

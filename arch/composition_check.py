@@ -12,6 +12,7 @@ from pimloom.arch.composition import (
     PARTS,
     PEERS,
     PHASES,
+    REFRESH,
     STANDBY,
     ArraysUnit,
     ComposedSystem,
@@ -49,7 +50,7 @@ def check_names(document: Document, spec: ComposedSystem) -> None:
 
 def _check_own_names(document: Document, spec: ComposedSystem) -> None:
     """Raise UserError for a name that could not be told from another: in results all of them stand side by side."""
-    taken = {PEERS: "the link of peers", STANDBY: "the energy of standby"}
+    taken = {PEERS: "the link of peers", STANDBY: "the energy of standby", REFRESH: "the energy of refresh"}
     for place in ("memories", "units", "links"):
         for name in getattr(spec, place):
             if not NAME.fullmatch(name):

@@ -105,6 +105,11 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         """Interface bandwidth of a channel in GB/s: pins × rate."""
         return self.organization.dq_bits * self.organization.pin_gbps / BITS_PER_BYTE
 
+    @property
+    def chips(self) -> int:
+        """Devices of a channel, over all ranks: each draws the currents of the file."""
+        return self.devices * self.organization.ranks
+
     def cycles(self, name: str) -> int:
         """Clocks [CK] of one timing parameter."""
         return self.timing[name].cycles(self.tCK_ps)

@@ -26,7 +26,7 @@ def command_energy_pj(part: Part, mode: EnergyMode) -> dict[str, dict[str, float
     if mode.interface and not part.io_pj_per_bit:
         raise UserError("dram.io_pj_per_bit is 0: to leave interface energy out, set energy.interface to false")
 
-    power = {name: part.VDD * part.current[name] for name in CURRENTS}
+    power = {name: part.chips * part.VDD * part.current[name] for name in CURRENTS}
     milliwatt = {
         "activate": power["IDD0"],
         "read": power["IDD4R"] - power["IDD3N"],
@@ -67,7 +67,7 @@ def _pj(part: Part, milliwatt: float, ck: int) -> float:
 def rest_mw(part: Part, channels: int) -> float:
     """Power of channels that wait [mW]: precharged standby, or active standby where the part gives no other."""
     current = part.current
-    return part.VDD * current.get("IDD2N", current.get("IDD3N", 0.0)) * channels
+    return part.chips * part.VDD * current.get("IDD2N", current.get("IDD3N", 0.0)) * channels
 
 
 def pim_energy(
@@ -77,7 +77,7 @@ def pim_energy(
 
     counts: commands of all channels, REFab included. time_ps: duration, for standby of all channels and for the ASIC.
     """
-    standby_mw = part.VDD * part.current.get("IDD3N", 0.0) * channels
+    standby_mw = part.chips * part.VDD * part.current.get("IDD3N", 0.0) * channels
     pj = {"background": standby_mw * time_ps * PJ_PER_MW_PS}
     for command, causes in command_energy_pj(part, mode).items():
         for cause, each in causes.items():

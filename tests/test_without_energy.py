@@ -64,7 +64,7 @@ def test_what_has_all_its_energy_says_nothing(tmp_path: Path) -> None:
     (tmp_path / "toy.yaml").write_text(TOY)
     toy = load_system(str(tmp_path / "toy.yaml"))
     assert why_no_energy(toy, 2) is None
-    said = "DRAM energy of card is standby only: activations, reads, writes and refresh are in it as far as power_w "
+    said = "DRAM energy of card is standby and refresh: activations, reads and writes are in it as far as power_w "
     said += "and pj_per_bit hold them; "
     said += "energy is without standby of host: only parts with currents (IDD2N, IDD3N) have one"
     assert standby_note(toy) == energy_note(toy, 2, told=True) == said

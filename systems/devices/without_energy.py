@@ -65,7 +65,7 @@ def standby_note(system: System) -> str | None:
     ]
     only = [name for name in system.parts if name not in bare]
     said = [
-        f"DRAM energy of {', '.join(only)} is standby only: activations, reads, writes and refresh are in it as far as "
+        f"DRAM energy of {', '.join(only)} is standby and refresh: activations, reads and writes are in it as far as "
         "power_w and pj_per_bit hold them"
     ] * bool(only)
     if bare:

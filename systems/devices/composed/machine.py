@@ -6,7 +6,7 @@ from itertools import groupby
 from math import fsum
 from typing import cast
 
-from pimloom.arch.composition import PEERS, STANDBY, ComposedSystem
+from pimloom.arch.composition import PEERS, REFRESH, STANDBY, ComposedSystem
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
@@ -177,20 +177,26 @@ class Machine:
                 return None
             found.setdefault(name, []).append(unit.power_w * (one.price.ps * S_PER_PS))
             found.setdefault(unit.memory, []).append(one.price.interface_bytes * BITS_PER_BYTE * each * J_PER_PJ)
-        standby = [self._standby_j(name, spans, end_ps) for name in self.system.parts]
-        if any(standby):
-            found[STANDBY] = standby
+        found |= self._at_rest_j(spans, end_ps)
         return {name: fsum(joules) for name, joules in found.items()}
 
-    def _standby_j(self, memory: str, spans: Sequence[Span], end_ps: int) -> float:
-        """Rows count as open while a unit of the memory works, else as closed; 0 without currents."""
-        part, memories = self.system.parts[memory], {name: unit.memory for name, unit in self.spec.units.items()}
-        if without_standby(part):
-            return 0.0
-        open_ps = covered_ps(span[:2] for span in spans if memories.get(span.resource) == memory)
-        mw_ps = part.VDD * (part.current["IDD3N"] * open_ps + part.current["IDD2N"] * (end_ps - open_ps))
-        ranks = self.spec.memories[memory].channels * part.organization.ranks  # type: ignore[union-attr]
-        return ranks * mw_ps * PJ_PER_MW_PS * J_PER_PJ
+    def _at_rest_j(self, spans: Sequence[Span], end_ps: int) -> dict[str, list[float]]:
+        """Standby and refresh of all chips of each memory whose part gives the currents. Rows count as open while a
+        unit of the memory works, else as closed; refresh takes its average rate, as it does of the time."""
+        found: dict[str, list[float]] = {}
+        memories = {name: unit.memory for name, unit in self.spec.units.items()}
+        for memory, part in self.system.parts.items():
+            if without_standby(part):
+                continue
+            chips = self.spec.memories[memory].channels * part.chips  # type: ignore[union-attr]
+            idd, j_per_ma_ps = part.current, chips * part.VDD * PJ_PER_MW_PS * J_PER_PJ
+            open_ps = covered_ps(span[:2] for span in spans if memories.get(span.resource) == memory)
+            standby = idd["IDD3N"] * open_ps + idd["IDD2N"] * (end_ps - open_ps)
+            found.setdefault(STANDBY, []).append(j_per_ma_ps * standby)
+            if "IDD5B" in idd:
+                refresh_ps = end_ps * part.cycles("tRFC") / part.cycles("tREFI")
+                found.setdefault(REFRESH, []).append(j_per_ma_ps * (idd["IDD5B"] - idd["IDD3N"]) * refresh_ps)
+        return found
 
 
 def _least_ps(work: Sequence[Work]) -> Mapping[str, int]:
