@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 
 from pimloom.arch.part import Positive, PositiveFloat
+from pimloom.arch.routing import Routing
 
 
 class StudyGpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -97,3 +98,4 @@ class AttAccSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stacks: StudyStacks
     dram: StudyDram
     host: StudyGpu | None = None
+    routing: Routing = Routing()

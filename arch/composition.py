@@ -8,6 +8,7 @@ import msgspec
 from pimloom.arch.link import Link
 from pimloom.arch.part import NonNegative, Positive, PositiveFloat
 from pimloom.arch.pim_channel import Controller
+from pimloom.arch.routing import Routing
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
@@ -171,6 +172,7 @@ class ComposedSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "lm_head, experts: those of the gemm",
         "overlap": "serial: one operator at a time; concurrent: operators wait for their operands and for their unit; "
         "or the keys of a mapping: concurrent, and what more",
+        "routing": "how tokens choose experts",
     }
 
     description: str
@@ -182,6 +184,7 @@ class ComposedSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     overlap: Literal["serial", "concurrent"] | Overlap
     links: Mapping[str, Wire] = {}
     peers: Link | None = None
+    routing: Routing = Routing()
 
     @property
     def how(self) -> Overlap:

@@ -20,6 +20,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.load import Sheet, Source, struct_of
 from pimloom.arch.part import Part
 from pimloom.arch.part_file import part_of
+from pimloom.arch.routing import Routing
 
 
 class Composed(NamedTuple):
@@ -33,6 +34,7 @@ class Composed(NamedTuple):
 def compose(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sheet]) -> Composed:
     """The composition of a file. part: the text of a part by name or path. Raises UserError."""
     document = Document(sheet.path, sheet.text)
+    document.fill("routing", msgspec.structs.asdict(Routing()))
     mine, below = split_memories(overrides, document.tree)
     for place, text in mine.items():
         document.override(place, text)

@@ -1,32 +1,13 @@
 """Nodes of Duplex devices that share a model, or of GPUs with the same memory and the same links."""
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
 from pimloom.arch.name_units import counted
 from pimloom.arch.part import Positive
-
-Exponent = Annotated[float, msgspec.Meta(ge=0, le=16)]
-Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
-Seed = Annotated[int, msgspec.Meta(ge=0)]
-
-
-class ExpertTokens(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which experts the tokens of a step go to."""
-
-    MEANING: ClassVar[Mapping[str, str]] = {
-        "drawn": "each token draws its experts, by a seed; else they are dealt as even as their shares allow",
-        "zipf": "the share of the expert of rank r is 1 / r^zipf; 0: all alike [1]",
-        "counts": "tokens of each expert in a trace, whose shares are taken; empty: by zipf [tokens]",
-        "seed": "of the draws [1]",
-    }
-
-    drawn: bool
-    zipf: Exponent
-    counts: tuple[Count, ...]
-    seed: Seed
+from pimloom.arch.routing import Routing
 
 
 class DuplexSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -64,7 +45,7 @@ class DuplexSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     memory: Literal["simulated", "ideal"]
     controller: str
     contention: bool
-    routing: ExpertTokens
+    routing: Routing
 
     def deployed(self, devices: int) -> str:
         """What there is, in words."""

@@ -10,6 +10,7 @@ from pimloom.arch.neupims import Faults
 from pimloom.arch.npu_energy import BankLayout, NpuEnergy
 from pimloom.arch.part import Positive
 from pimloom.arch.pim_channel import Controller, PrechargeScope
+from pimloom.arch.routing import Routing
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -92,3 +93,4 @@ class NpuPimSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     faults: Faults = Faults()
     energy: NpuEnergy | None = None
     bank: BankLayout | None = None
+    routing: Routing = Routing()

@@ -45,7 +45,7 @@ def check_place(sheet: Sheet, place: str, parts: Sequence[Sheet]) -> None:
         return
     asked = _asked(sheet, place, "0")
     if asked.mine:
-        load_sheet(sheet, Any, asked.mine)
+        load_sheet(sheet, Any, asked.mine, sections=struct_of_kind(kind_of(sheet)))
     _check_parts(asked, parts, Any)
 
 

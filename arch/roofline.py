@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 
 from pimloom.arch.part import Positive
+from pimloom.arch.routing import Routing
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Share = Annotated[float, msgspec.Meta(ge=1e-6, le=1)]
@@ -41,3 +42,4 @@ class RooflineSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     launch_us: Amount
     kernels_per_layer: Count
     idle_w: Amount | None = None
+    routing: Routing = Routing()

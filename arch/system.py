@@ -29,7 +29,8 @@ from pimloom.arch.part_file import part_sheet as part_sheet
 from pimloom.arch.pim_stream import can_attend
 from pimloom.arch.pim_system import PimSystem as PimSystem
 from pimloom.arch.roofline import RooflineSystem as RooflineSystem
-from pimloom.arch.unread import check_ideal, check_read, check_used
+from pimloom.arch.routing import Routing
+from pimloom.arch.unread import check_drawn, check_ideal, check_read, check_used
 
 if TYPE_CHECKING:  # of each kind, what is its own is imported where a system is of that kind
     from pimloom.arch.aim_file import LoadedAim
@@ -105,6 +106,8 @@ class System:
         spec = asdict(self.spec) | {"description": ""}
         if spec.get("host", ...) is None:
             del spec["host"]  # without one, a system is what it was before there were any
+        if spec.get("routing") == Routing():
+            del spec["routing"]
         if "dram" in spec:
             spec["dram"] = asdict(spec["dram"]) | {"part": ""}  # a name or a path: what stands behind it follows
         if "memories" in spec:
@@ -139,6 +142,7 @@ def resolve(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sh
         from pimloom.arch.composition_load import compose
 
         composed = compose(sheet, overrides, part)
+        check_drawn(composed.spec.routing, overrides)
         return System(path.stem, composed.spec, None, composed.sources, composed.parts)
     if kind == "cent":
         return _of_aim(sheet, overrides)
@@ -150,6 +154,8 @@ def resolve(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sh
         return System(path.stem, baseline.value, None, baseline.sources)
     loaded: Loaded[Any] = load_sheet(sheet, struct_of_kind(kind), mine)
     spec: PimSystem | NpuPimSystem | AttAccSystem = loaded.value
+    if spec.kind != "pim":
+        check_drawn(spec.routing, overrides)
     device = spec.dram.part
     if device.endswith((".yaml", ".yml")) and loaded.sources["dram.part"].file != SET:
         device = str(path.parent / device)  # a path in a file starts at that file
@@ -195,6 +201,7 @@ def _of_duplex(sheet: Sheet, overrides: Mapping[str, str]) -> System:
     if loaded.value.memory == "ideal":
         check_ideal(overrides)
     check_used(loaded.value, overrides)
+    check_drawn(loaded.value.routing, overrides)
     duplex = made_of("device", loaded.value.device, load_duplex, sheet, loaded.sources, overrides)
     return System(Path(sheet.path).stem, loaded.value, None, loaded.sources, duplex=duplex)
 

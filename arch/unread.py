@@ -7,10 +7,12 @@ from pimloom.arch.error import UserError
 
 if TYPE_CHECKING:
     from pimloom.arch.duplex_system import DuplexSystem
+    from pimloom.arch.routing import Routing
 
 NO_CURRENTS = "no currents of the part are in its energy; leave it out"
 IDEAL = "an ideal memory has no commands; set memory=simulated, or leave it out"
 UNREAD: Mapping[str, Mapping[str, str]] = {  # kind: place, or what places start with: why
+    "roofline": {"routing.seed": "it takes the exact mean of all draws; leave it out"},
     "cent": {
         "energy.instruction_buffer.write_mw": "no token writes instructions, they are there; leave it out",
         "aim.dram.io_pj_per_bit": "the pins of its channels draw energy.dq_pj_per_bit; set that",
@@ -55,13 +57,18 @@ def check_ideal(overrides: Iterable[str]) -> None:
             raise UserError(f"--set {place}: not read with memory=ideal: {IDEAL}")
 
 
+def check_drawn(routing: "Routing", overrides: Iterable[str]) -> None:
+    """Raise UserError for a seed of draws where nothing is drawn."""
+    if not routing.drawn and "routing.seed" in overrides:
+        said = "not read with routing.drawn=false; set routing.drawn=true, or leave it out"
+        raise UserError(f"--set routing.seed: {said}")
+
+
 def check_used(spec: "DuplexSystem", overrides: Iterable[str]) -> None:
     """Raise UserError for a place of Duplex that it does not read with the others as they are."""
     unread = [(place, f"pim={spec.pim}", f"pim={pim}") for pim in OF_PIM if pim != spec.pim for place in OF_PIM[pim]]
     if not spec.co_processing:
         unread.append(("router", "co_processing=false", "co_processing=true"))
-    if not spec.routing.drawn:
-        unread.append(("routing.seed", "routing.drawn=false", "routing.drawn=true"))
     for place in overrides:
         for start, why, instead in unread:
             if place.startswith(start):

@@ -25,7 +25,7 @@ from pimloom.arch.composition import (
     Wire,
 )
 from pimloom.arch.duplex import DramPim, DuplexEnergy, DuplexSpec, Links, LogicPim, load_duplex
-from pimloom.arch.duplex_system import DuplexSystem, ExpertTokens
+from pimloom.arch.duplex_system import DuplexSystem
 from pimloom.arch.error import UserError
 from pimloom.arch.link import Link
 from pimloom.arch.load import Source, nearest, read_sheet, tree_of
@@ -39,6 +39,7 @@ from pimloom.arch.part import Organization, Part, PimUnit
 from pimloom.arch.pim_channel import Controller
 from pimloom.arch.pim_system import Dram, EnergyMode, Npu, Workload
 from pimloom.arch.policy import load_policy
+from pimloom.arch.routing import Routing
 from pimloom.arch.system import RooflineSystem, list_names, load_part, load_system
 from pimloom.arch.table import standard_of
 from pimloom.arch.training import Recipe, Training, TrainingGpu, load_training
@@ -182,7 +183,7 @@ def all_fields() -> Mapping[str, str]:
         ("energy.instruction_buffer", Sram),
         ("aim", AimDevice),
         ("", DuplexSystem),
-        ("routing", ExpertTokens),
+        ("routing", Routing),
         ("device", DuplexSpec),
         ("device.logic_pim", LogicPim),
         ("device.bank_pim", DramPim),

@@ -66,23 +66,25 @@ def test_the_header_says_what_each_system_has() -> None:
     assert "tensor parallel over 2, without" in " ".join(same.out.split()) and "as its file has it" not in same.out
 
 
-def test_who_has_other_experts_is_told(tmp_path: Path) -> None:
-    """Duplex draws experts by itself, the others deal tokens evenly, so that more experts are read."""
+def test_how_tokens_choose_experts_is_told(tmp_path: Path) -> None:
+    """Rooflines take the mean of all draws, other systems draw; what is dealt or skewed is said, too."""
     text = (SYSTEMS / "duplex.yaml").read_text().replace("memory: simulated", "memory: ideal")
     text = text.replace("contention: true", "contention: false")
     files = {name: tmp_path / f"{name}.yaml" for name in ("draws", "even", "skewed")}
     files["draws"].write_text(text)
     files["even"].write_text(text.replace("drawn: true", "drawn: false"))
-    files["skewed"].write_text(text.replace("drawn: true", "drawn: false").replace("zipf: 0 ", "zipf: 1 "))
+    files["skewed"].write_text(text.replace("zipf: 0 ", "zipf: 1 "))
 
     def told(*systems: Any, model: str = "mixtral-8x7b") -> list[str]:
         found = compared(list(systems), tp=4, model=model, batch=4, layers=1)
         return [note for note in found.notes if "experts" in note]
 
-    drawn, skewed = told(*files.values(), "gpu_h100")
-    assert drawn.startswith("draws: tokens draw their experts") and "routing.drawn: false" in drawn
-    assert skewed.startswith("skewed: experts get tokens by the shares")
-    assert not told(files["draws"], files["even"])  # both of Duplex
+    drawn, even, skewed, mean = told(*files.values(), "gpu_h100")
+    assert drawn.startswith("draws: each token chooses its experts independently, each as likely: a step of 4 tokens")
+    assert "meets 5.47 of 8 in a layer in the mean; steps are draws, routing.seed=0" in drawn
+    assert even.startswith("even: tokens are dealt to experts (routing.drawn=false): a step of 4 tokens meets 8 of 8")
+    assert skewed.startswith("skewed: each token chooses its experts independently, by Zipf 1: ")
+    assert mean.startswith("gpu_h100: each token") and mean.endswith("; the exact mean is priced.")
     assert not told(files["draws"], "gpu_h100", model="gpt2")  # which has none
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pimloom.arch.duplex import load_duplex
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
+from pimloom.arch.routing import Routing
 from pimloom.reports.duplex.grid import GRID, GridPoint, decode_grid, deployed, draw_steps
 from pimloom.reports.duplex.measured import OF_S, TOLERANCES, over, point_of, ratios_of_s, rows_of
 from pimloom.systems.devices.duplex.beside import APART, measured
@@ -20,7 +21,7 @@ from pimloom.systems.devices.duplex.layers import Processors
 from pimloom.systems.devices.duplex.memory import BANK, LOGIC, XPU, IdealDram, SimulatedDram
 from pimloom.systems.devices.duplex.stage import Stages
 from pimloom.systems.devices.duplex.variants import ROUTERS, VARIANTS, Variant
-from pimloom.workload.routing import Routing, drawn
+from pimloom.workload.routing import drawn
 from tests import naive_duplex
 
 OURS = load_duplex(overrides={"xpu_gb_s": "3352"})

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.llm_types import FIXED
+from pimloom.arch.routing import Routing
 from pimloom.workload.batch import Batch, Request
 from pimloom.workload.derive import in_order, layer_ops, ops
 from pimloom.workload.need import flops, kv_bytes, kv_bytes_per_token, parameters, weight_bytes
 from pimloom.workload.op import KINDS, LINKS, Bits, Op
-from pimloom.workload.routing import Routing, dealt
+from pimloom.workload.routing import dealt
 from pimloom.workload.shard import Shard
 from tests.naive_workload import layer as naive_layer
 

@@ -7,12 +7,13 @@ import msgspec
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
+from pimloom.arch.routing import EVEN
 from pimloom.workload.attention import Sight, attention
 from pimloom.workload.batch import Batch
 from pimloom.workload.check import check
 from pimloom.workload.ffn import dense, experts
 from pimloom.workload.op import Bits, Op
-from pimloom.workload.routing import UNIFORM, Routing
+from pimloom.workload.routing import Chosen
 from pimloom.workload.shard import Cut, Shard, check_experts, cut, layers_of
 
 ALONE = Shard()
@@ -20,7 +21,7 @@ WIDE = Bits()
 
 
 def ops(
-    llm: LlmSpec, batch: Batch, shard: Shard = ALONE, *, routing: Routing = UNIFORM, bits: Bits = WIDE
+    llm: LlmSpec, batch: Batch, shard: Shard = ALONE, *, routing: Chosen = EVEN, bits: Bits = WIDE
 ) -> tuple[Op, ...]:
     """The operators of one step on one device, those of equal layers once.
 
@@ -57,7 +58,7 @@ def _in_bits(found: Iterable[Op], bits: Bits) -> list[Op]:
 
 @lru_cache(maxsize=256)
 def layer_ops(
-    llm: LlmSpec, batch: Batch, shard: Shard = ALONE, layer: int = 0, *, routing: Routing = UNIFORM
+    llm: LlmSpec, batch: Batch, shard: Shard = ALONE, layer: int = 0, *, routing: Chosen = EVEN
 ) -> tuple[Op, ...]:
     """The operators of one layer, in an order in which they can run; positions are not checked. Raises UserError: a
     shape that contradicts itself, a shard that does not come out even.
@@ -109,7 +110,7 @@ def _named(found: Iterable[Op], layers: tuple[int, ...]) -> Iterator[Op]:
     return (msgspec.structs.replace(op, layers=layers) for op in found)
 
 
-def _parallel(llm: LlmSpec, mine: Cut, shard: Shard, at: Sight, layer: int, routing: Routing) -> Iterator[Op]:
+def _parallel(llm: LlmSpec, mine: Cut, shard: Shard, at: Sight, layer: int, routing: Chosen) -> Iterator[Op]:
     """Attention and FFN of the same input, through one norm or one each; one sum of both and the input."""
     rows, found = at.batch.rows, list[Op]()
     second = first = _norm_before(llm, found, "input_layernorm", rows, ())
@@ -126,7 +127,7 @@ def _parallel(llm: LlmSpec, mine: Cut, shard: Shard, at: Sight, layer: int, rout
 
 
 def _ffn(
-    llm: LlmSpec, mine: Cut, shard: Shard, rows: int, layer: int, routing: Routing, after: tuple[str, ...]
+    llm: LlmSpec, mine: Cut, shard: Shard, rows: int, layer: int, routing: Chosen, after: tuple[str, ...]
 ) -> Iterator[Op]:
     if llm.is_dense(layer):
         return dense(llm, mine.ffn, rows, after)

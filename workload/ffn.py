@@ -1,12 +1,13 @@
 """The operators of the feed-forward network of one layer, dense or of experts."""
 
 from collections.abc import Iterator
+from math import fsum
 from typing import Any
 
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.units import ceil_div
 from pimloom.workload.op import Op
-from pimloom.workload.routing import UNIFORM, Routing, dealt
+from pimloom.workload.routing import Chosen, Expectation, busy_chances, chances, tokens_of
 from pimloom.workload.shard import Cut, Shard
 
 
@@ -22,7 +23,7 @@ def dense(llm: LlmSpec, width: int, rows: int, after: tuple[str, ...], name: str
     )
 
 
-def experts(llm: LlmSpec, mine: Cut, shard: Shard, rows: int, routing: Routing, after: tuple[str, ...]) -> Iterator[Op]:
+def experts(llm: LlmSpec, mine: Cut, shard: Shard, rows: int, routing: Chosen, after: tuple[str, ...]) -> Iterator[Op]:
     """The router, the experts that it chooses, those that take all tokens, and the sum of what they say.
 
     With `ep` groups each serves as many requests as this one: a device's experts take tokens of all of them, as many as
@@ -37,20 +38,16 @@ def experts(llm: LlmSpec, mine: Cut, shard: Shard, rows: int, routing: Routing, 
         ready = "mlp.experts.dispatch"
         yield _exchange(llm, ready, shard, rows, ("mlp.router",))
     here = count // shard.ep
-    found = dealt(rows * shard.ep, each, count, routing)
-    if routing == UNIFORM:  # those with a token more are spread over the ranks
-        found = found[shard.rank :: shard.ep]
-    else:
-        found = found[shard.rank * here : (shard.rank + 1) * here]
-    used = tuple(n for n in found if n)
+    used, busy, sent = _used(llm, shard, rows, routing)
     gates = 2 if llm.gated_ffn else 1
     up = "mlp.experts.gate_up_proj" if llm.gated_ffn else "mlp.experts.up_proj"
-    sizes: dict[str, Any] = {"kind": "gemm", "rows": sum(used), "each": used, "held": here, "biased": llm.ffn_bias}
+    sizes: dict[str, Any] = {"kind": "gemm", "rows": sent, "each": used, "busy": busy, "held": here}
+    sizes["biased"] = llm.ffn_bias
     yield Op(name=up, n_in=hidden, n_out=gates * mine.expert_ffn, after=(ready,), **sizes)
-    if used:
-        yield _activation(llm, "mlp.experts.act_fn", sum(used), mine.expert_ffn, (up,), used)
+    if sent:
+        yield _activation(llm, "mlp.experts.act_fn", sent, mine.expert_ffn, (up,), used)
     last = "mlp.experts.down_proj"
-    yield Op(name=last, n_in=mine.expert_ffn, n_out=hidden, after=("mlp.experts.act_fn",) if used else (up,), **sizes)
+    yield Op(name=last, n_in=mine.expert_ffn, n_out=hidden, after=("mlp.experts.act_fn",) if sent else (up,), **sizes)
     if shard.ep > 1:
         yield _exchange(llm, "mlp.experts.combine", shard, rows, (last,))
         last = "mlp.experts.combine"
@@ -62,6 +59,24 @@ def experts(llm: LlmSpec, mine: Cut, shard: Shard, rows: int, routing: Routing, 
     if (terms := each + bool(llm.num_shared_experts)) > 1:
         yield Op(name="mlp.experts.sum", kind="add", rows=rows, n_out=hidden, terms=terms, function="weighted",
                  after=parts)  # fmt: skip
+
+
+def _used(
+    llm: LlmSpec, shard: Shard, rows: int, routing: Chosen
+) -> tuple[tuple[int, ...], float, int]:
+    """Of a device's experts: tokens of each that has any, and none but how many have some in the mean where the routing
+    is an expectation; tokens of all of them."""
+    of = llm.num_experts_per_tok, llm.num_experts
+    here, every = llm.num_experts // shard.ep, rows * shard.ep
+    mine = slice(shard.rank * here, (shard.rank + 1) * here)
+    if isinstance(routing, Expectation):
+        busy = fsum(busy_chances(every, *of, routing.of)[mine])
+        return (), busy, round(every * fsum(chances(*of, routing.of)[mine]))
+    found = tokens_of(every, *of, routing)
+    if not routing.drawn and routing.uniform:  # those with a token more are spread over the ranks
+        mine = slice(shard.rank, None, shard.ep)
+    used = tuple(n for n in found[mine] if n)
+    return used, 0.0, sum(used)
 
 
 def _activation(

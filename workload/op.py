@@ -45,11 +45,12 @@ class Op(msgspec.Struct, frozen=True, kw_only=True):
     name: of the module, as Hugging Face spells it for llama, with the fused matrices of phi3. after: names of the
     operators of the same layer that it waits for; none: all that stands before the layer. rows: vectors of `n_in`
     elements that go in, of `n_out` elements that come out. each: rows of every matrix where there are several, of
-    experts or heads, those without rows left out. terms: vectors that a sum adds, or that an activation multiplies.
-    held: matrices, or vectors of parameters, that are kept for it; 0 if they are another operator's. alike: whether
-    all tp devices hold the same. Attention: heads, kv_heads, head_dim; `attended`, `cached` as in `Batch`, from_cache:
-    whether K or V come from the cache, or were computed, but for `shared` elements of a key, which all heads have in
-    common; of the requests' contexts it sees `window`.
+    experts or heads, those without rows left out. busy: matrices that have rows in the mean, where `each` is not
+    known. terms: vectors that a sum adds, or that an activation multiplies. held: matrices, or vectors of parameters,
+    that are kept for it; 0 if they are another operator's. alike: whether all tp devices hold the same. Attention:
+    heads, kv_heads, head_dim; `attended`, `cached` as in `Batch`, from_cache: whether K or V come from the cache, or
+    were computed, but for `shared` elements of a key, which all heads have in common; of the requests' contexts it
+    sees `window`.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Op(msgspec.Struct, frozen=True, kw_only=True):
     n_in: int = 0
     n_out: int = 0
     each: tuple[int, ...] = ()
+    busy: float = 0.0
     terms: int = 1
     held: int = 0
     biased: bool = False
@@ -84,7 +86,7 @@ class Op(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def matrices(self) -> int:
-        """Different matrices that are multiplied by."""
+        """Different matrices that are multiplied by, where it is known which."""
         return len(self.each) or int(self.rows > 0)
 
     @property
@@ -137,7 +139,7 @@ class Op(msgspec.Struct, frozen=True, kw_only=True):
                 return Moved(weights=ceil_div(vectors, self.devices), written=vectors)  # the vocabulary is shared
             case "gemm":
                 taken = self.cached * self.n_in  # vectors that come from the cache
-                return Moved(self._matrix * self.matrices, taken, rows * self.n_in - taken, 0, vectors)
+                return Moved(round(self._matrix * (self.busy or self.matrices)), taken, rows * self.n_in - taken, 0, vectors)
             case "score":
                 k, q = self.cached * self.kv_heads * (self.head_dim - self.shared), rows * self.heads * self.head_dim
                 scores, common = self.heads * self.attended, self.cached * self.shared

@@ -1,43 +1,99 @@
-"""How many tokens a router sends to each expert."""
+"""How many tokens a router sends to each expert: expected, drawn, or dealt as even as can be."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import log
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from math import expm1, fsum, log, log1p
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
 
 from pimloom.arch.error import UserError
-
-if TYPE_CHECKING:
-    from random import Random
+from pimloom.arch.routing import EVEN, UNIFORM, Routing
 
 SHORT, FEW = 21, 5  # experts, and draws of them, that `random.sample` draws from a list of those left
+STEP, EARLY, LATE = 0.3, 1e-11, 40.0  # [design] of the integral over the logarithm of time, and its ends in 1 / share
+TRIES = 1000  # [design] draws among which one with a given number of busy experts is looked for
 
 
-@dataclass(frozen=True)
-class Routing:
-    """Shares of the experts, the busiest first unless counted.
+class Expectation(NamedTuple):
+    """The mean over all draws of a routing, for a closed form that prices it without drawing."""
 
-    All alike if nothing is given; `zipf`: the share of the expert of rank r is 1 / r^zipf; `counts`: tokens of each
-    expert, as a trace has them.
+    of: Routing
+
+
+Chosen = Routing | Expectation
+
+
+def expected(routing: Routing) -> Chosen:
+    """What a closed form takes of a routing: the mean of its draws, or what is dealt."""
+    return Expectation(routing) if routing.drawn else routing
+
+
+@lru_cache(maxsize=256)
+def chances(each: int, experts: int, routing: Routing) -> tuple[float, ...]:
+    """Probability of each expert to be one of the `each` that a token takes; the sum is `each`.
+
+    Tokens draw without replacement, by shares: experts arrive in an exponential race at the rate of their share, and
+    the first ones are taken (Efraimidis and Spirakis 2006). Of several taken the probability is an integral over the
+    time of arrival. Raises UserError if fewer experts have a share.
+
+    >>> chances(2, 8, Routing())[0], [round(p, 6) for p in chances(2, 3, Routing(counts=(2, 1, 1)))]
+    (0.25, [0.833333, 0.583333, 0.583333])
     """
+    shares = np.array(routing.shares(experts))
+    if (some := int((shares > 0).sum())) < each:
+        raise UserError(f"{some} experts that tokens go to: expected at least {each}, as many as a token takes")
+    if routing.uniform or each == some:
+        return tuple(float(each) / some if share else 0.0 for share in shares)
+    if each == 1:
+        return tuple((shares / shares.sum()).tolist())
+    last = np.sort(shares)[-each]  # the trapezoid rule converges exponentially here
+    at = np.exp(np.arange(log(EARLY / shares.max()), log(LATE / last), STEP))[:, None]  # times of arrival
+    there = -np.expm1(-at * shares)  # [time, expert]: whether it has arrived
+    fewer = np.zeros((len(at), experts, each))  # [time, expert, n]: n of the others have
+    fewer[:, :, 0] = 1.0
+    for other in range(experts):
+        p = there[:, other, None, None]
+        moved = fewer * (1 - p)
+        moved[:, :, 1:] += fewer[:, :, :-1] * p
+        moved[:, other] = fewer[:, other]
+        fewer = moved
+    found = (shares * at * np.exp(-at * shares) * fewer.sum(axis=2)).sum(axis=0)
+    return tuple((found * each / found.sum()).tolist())
 
-    zipf: float = 0.0
-    counts: tuple[int, ...] = ()
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.zipf <= 16:
-            raise UserError(f"a Zipf exponent of {self.zipf}: expected 0 to 16")
-        if self.counts and (min(self.counts) < 0 or not any(self.counts)):
-            raise UserError("counts of experts: expected whole numbers from 0, and one above it")
+def busy_chances(rows: int, each: int, experts: int, routing: Routing) -> list[float]:
+    """Probability of each expert to have a token of `rows` that choose independently: 1 - (1 - p)^rows.
 
-    def shares(self, experts: int) -> list[float]:
-        """Weights of the experts, not normalised. Raises UserError if there are not as many counts."""
-        if self.counts and len(self.counts) != experts:
-            raise UserError(f"counts of {len(self.counts)} experts: expected {experts}")
-        return [float(n) for n in self.counts] or [(i + 1) ** -self.zipf for i in range(experts)]
+    >>> fsum(busy_chances(4, 2, 8, Routing()))  # 8 (1 - (1 - 2 / 8)^4)
+    5.46875
+    """
+    return [1.0 if p >= 1 else -expm1(rows * log1p(-p)) for p in chances(each, experts, routing)]
 
 
-UNIFORM = Routing()
+def tokens_of(rows: int, each: int, experts: int, routing: Routing) -> tuple[int, ...]:
+    """Tokens of each expert in one simulated layer that stands for all like it.
+
+    Drawn by the seed and by `rows`: a draw in which as many experts are busy as in the mean of all draws, rounded up or
+    down so that the mean over seeds is that mean. Without draws: dealt.
+
+    >>> [sum(n > 0 for n in tokens_of(4, 2, 8, Routing(seed=seed))) for seed in range(8)]
+    [6, 6, 6, 5, 5, 6, 5, 6]
+    """
+    return _drawn_once(rows, each, experts, routing) if routing.drawn else dealt(rows, each, experts, routing)
+
+
+@lru_cache(maxsize=4096)
+def _drawn_once(rows: int, each: int, experts: int, routing: Routing) -> tuple[int, ...]:
+    random = Random(f"{routing.seed} {rows} {each} {experts}")
+    busy = int(fsum(busy_chances(rows, each, experts, routing)) + random.random())
+    found = drawn(rows, each, experts, random, routing)
+    for _ in range(TRIES):
+        if sum(n > 0 for n in found) == busy:
+            break
+        found = drawn(rows, each, experts, random, routing)
+    return found
 
 
 def even(rows: int, parts: int) -> tuple[int, ...]:
@@ -49,7 +105,7 @@ def even(rows: int, parts: int) -> tuple[int, ...]:
     return tuple(rows // parts + (i < rows % parts) for i in range(parts))
 
 
-def dealt(rows: int, each: int, experts: int, routing: Routing = UNIFORM) -> tuple[int, ...]:
+def dealt(rows: int, each: int, experts: int, routing: Routing = EVEN) -> tuple[int, ...]:
     """Tokens of each expert, where `rows` tokens go to `each` different ones: no expert takes more than `rows`.
 
     Counts that are just those of `rows` tokens come back as they are; else shares are rounded to the largest
@@ -58,7 +114,7 @@ def dealt(rows: int, each: int, experts: int, routing: Routing = UNIFORM) -> tup
     >>> dealt(4, 2, 3), dealt(4, 2, 3, Routing(zipf=1)), dealt(2, 1, 3, Routing(counts=(0, 5, 5)))
     ((3, 3, 2), (4, 2, 2), (0, 1, 1))
     """
-    if routing == UNIFORM:
+    if routing.uniform:
         return even(rows * each, experts)
     shares, left = routing.shares(experts), rows * each
     if routing.counts and sum(routing.counts) == left and max(routing.counts) <= rows:
@@ -88,7 +144,7 @@ def _rounded(found: Sequence[int], wanted: dict[int, float], left: int, most: in
     return tuple(whole)
 
 
-def drawn(rows: int, each: int, experts: int, random: "Random", routing: Routing = UNIFORM) -> tuple[int, ...]:
+def drawn(rows: int, each: int, experts: int, random: Random, routing: Routing = UNIFORM) -> tuple[int, ...]:
     """Tokens of each expert, where each of `rows` tokens draws `each` different ones by their shares.
 
     A draw without replacement (Efraimidis and Spirakis 2006): the largest of log(u) / share, u uniform. Raises
@@ -101,7 +157,7 @@ def drawn(rows: int, each: int, experts: int, random: "Random", routing: Routing
     shares = [(i, share) for i, share in enumerate(routing.shares(experts)) if share]
     if len(shares) < each:
         raise UserError(f"{len(shares)} experts that tokens go to: expected at least {each}, as many as a token takes")
-    if routing == UNIFORM:
+    if routing.uniform:
         return tuple(_alike(rows, each, experts, random))
     found = [0] * experts
     for _ in range(rows):
@@ -111,7 +167,7 @@ def drawn(rows: int, each: int, experts: int, random: "Random", routing: Routing
     return tuple(found)
 
 
-def _alike(rows: int, each: int, experts: int, random: "Random") -> list[int]:
+def _alike(rows: int, each: int, experts: int, random: Random) -> list[int]:
     """The same with equal shares: the draws of `random.sample`, of few experts in a quarter of its time."""
     found, draw = [0] * experts, random.getrandbits
     if experts > SHORT or each > FEW:

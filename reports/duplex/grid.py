@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 from pimloom.arch.duplex import Duplex
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
+from pimloom.arch.routing import UNIFORM, Routing
 from pimloom.arch.units import J_PER_MJ, J_PER_PJ, S_PER_MS, S_PER_US
 from pimloom.systems.devices.duplex.beside import APART, measured
 from pimloom.systems.devices.duplex.layers import Processors
@@ -15,7 +16,7 @@ from pimloom.systems.devices.duplex.memory import IdealDram, SimulatedDram
 from pimloom.systems.devices.duplex.room import NODE
 from pimloom.systems.devices.duplex.stage import Stages, StageSum
 from pimloom.systems.devices.duplex.variants import VARIANTS, Variant
-from pimloom.workload.routing import UNIFORM, Routing, drawn
+from pimloom.workload.routing import drawn
 
 NODES: Mapping[str, tuple[int, int]] = {  # nodes x devices of each [paper]
     "mixtral-8x7b": (1, 4),

@@ -15,6 +15,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.link import Link
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.roofline import RooflineSystem
+from pimloom.arch.routing import UNIFORM
 from pimloom.arch.system import System, load_system
 from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, PS_PER_NS, PS_PER_S, S_PER_PS
 from pimloom.reports.serving.overlapping import NVLINK
@@ -33,6 +34,7 @@ from pimloom.workload.derive import layer_ops
 from pimloom.workload.need import kv_bytes_per_token, parameters, weights
 from pimloom.workload.op import LINKS, Op
 from pimloom.workload.requests.read import read
+from pimloom.workload.routing import busy_chances
 from pimloom.workload.shard import Shard
 
 TRACE = Path(__file__).parent / "azure2023_conv_0_200.csv"
@@ -143,9 +145,9 @@ def _silent(op: Op) -> Talk:
 @cache
 def crowding(experts: int, taken: int, devices: int, rows: int) -> tuple[float, float]:
     """What the busiest device has over its part of an even share: tokens for its experts, and experts that have tokens,
-    of as many as tokens can reach."""
+    of as many as have some in the mean."""
     random, most = np.random.default_rng([rows, devices]), np.zeros(2)
-    even = np.array([rows * taken, min(experts, rows * taken)]) / devices
+    even = np.array([rows * taken, sum(busy_chances(rows, taken, experts, UNIFORM))]) / devices
     for _ in range(DRAWS):
         chosen = np.argsort(random.random((rows, experts)), axis=1)[:, :taken]
         counts = np.bincount(chosen.ravel(), minlength=experts).reshape(devices, -1)

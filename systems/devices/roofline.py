@@ -17,6 +17,7 @@ from pimloom.workload.batch import Batch
 from pimloom.workload.derive import equal_layers, outside
 from pimloom.workload.need import ONE, layer_need
 from pimloom.workload.op import LINKS, Op
+from pimloom.workload.routing import expected
 from pimloom.workload.shard import Shard
 
 PROCESSOR, LAUNCHES, ATTENTION = "processor", "launches", "fused_mha"
@@ -47,6 +48,7 @@ class RooflineDevice:
         self.system, self.spec, self.llm, self.share = system, system.of_kind(RooflineSystem), llm, share
         self._matrix_bits: Fraction | None = None if share.weights is None else share.weights.mean_bits
         self._groups = equal_layers(llm, range(share.layers))
+        self.routing = expected(self.spec.routing)
 
     def can_run(self, ops: Sequence[Op]) -> str | None:
         """A roofline runs all."""
@@ -90,14 +92,15 @@ class RooflineDevice:
         llm, tp, density = self.llm, self.share.tp, self.share.density
         batch = Batch(tuple(at._replace(phase="decode") if at.new == 1 else at for at in batch.requests))
         sparse = batch.of("prefill", "train") if density and density.prompts else batch
-        for work in batch_work(llm, tp, batch, layer):
+        for work in batch_work(llm, tp, batch, layer, self.routing):
             if density is None or work.name != ATTENTION:
                 yield work
                 continue
             full = Batch(tuple(at for at in batch.requests if at not in sparse.requests))
             for part, share in ((sparse, density.of_full), (full, 1.0)):
                 if part.requests:
-                    mine = next(each for each in batch_work(llm, tp, part, layer) if each.name == ATTENTION)
+                    works = batch_work(llm, tp, part, layer, self.routing)
+                    mine = next(each for each in works if each.name == ATTENTION)
                     yield mine._replace(flops=round(mine.flops * share), elements=round(mine.elements * share))
 
     def outside(self, batch: Batch) -> tuple[list[Layer], list[Layer]]:

@@ -15,6 +15,7 @@ from pimloom.mappers.packing import round_robin
 from pimloom.systems.asked import Asked, Progress, Work
 from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.devices.padded import padded_notes
+from pimloom.systems.devices.routing import check_routing, routing_notes
 from pimloom.systems.devices.traits import Traits, has_outside, traits
 from pimloom.systems.serving.batching import POLICIES
 from pimloom.systems.serving.decoding import (
@@ -62,10 +63,12 @@ class Deployment(NamedTuple):
         """What its kind has."""
         return traits(self.system.spec.kind)
 
-    def work(self, run: Callable[[Progress], Found], notes: Callable[[], Sequence[str]]) -> Work[Found]:
-        """Work on it, whose last notes are of what is padded, and of the memory's energy."""
+    def work(self, run: Callable[[Progress], Found], rows: int, notes: Callable[[], Sequence[str]]) -> Work[Found]:
+        """Work on it, whose last notes are of what is padded, of the memory's energy, and of the experts of a step with
+        so many rows."""
         title, padded = f"{self.llm.name} on {self.system.name}", padded_notes(self.system, self.llm, self.tp)
-        return Work(title, run, lambda: [*notes(), *padded, *energy_notes(self.system)])
+        chosen = routing_notes(self.system, self.llm, rows)
+        return Work(title, run, lambda: [*notes(), *padded, *chosen, *energy_notes(self.system)])
 
 
 def batch_work(asked: Asked) -> Work[Served | Decoded]:
@@ -96,6 +99,7 @@ def batch_work(asked: Asked) -> Work[Served | Decoded]:
 def _deployment(asked: Asked, llm: LlmSpec) -> Deployment:
     fidelity, layers = asked.fidelity or "physical", layers_of(llm, asked.layers)
     system = load_faithful(asked.system, asked.settings, fidelity)
+    check_routing(system, llm)
     return Deployment(system, llm, tp_of(system, asked.tp), 1 if asked.pp is None else asked.pp, layers, fidelity)
 
 
@@ -219,6 +223,7 @@ def _list_work(there: Deployment, asked: Asked, path: Path) -> Work[Served]:
 
     return there.work(
         run,
+        len(tokens),
         lambda: [
             *(unplaced_notes(system, placed) if placed else []),
             *long_notes(llm, int(tokens.max())),
@@ -254,4 +259,4 @@ def _workload_work(there: Deployment, asked: Asked, requests: str) -> Work[Serve
         return found
 
     short = asked.iterations is None and workload.timed and not plan.chunk
-    return there.work(run, lambda: [*cut_notes(llm, workload), *([one_note(workload)] if short else [])])
+    return there.work(run, asked.batch, lambda: [*cut_notes(llm, workload), *([one_note(workload)] if short else [])])

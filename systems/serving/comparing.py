@@ -17,6 +17,7 @@ from pimloom.systems.devices.device import Device, device_of
 from pimloom.systems.devices.drawn import drawn
 from pimloom.systems.devices.padded import padded_notes
 from pimloom.systems.devices.positions import beyond
+from pimloom.systems.devices.routing import routing_notes
 from pimloom.systems.devices.run import LIMITS, Run, behind
 from pimloom.systems.devices.shown import Shown, spans_of
 from pimloom.systems.devices.traits import traits
@@ -24,7 +25,6 @@ from pimloom.systems.devices.without_energy import energy_note
 from pimloom.systems.serving import interpolation
 from pimloom.systems.serving.devices import tp_of, where_nothing_is_set
 from pimloom.systems.serving.generation import Generated, check, generated
-from pimloom.systems.serving.notes import expert_note
 from pimloom.systems.serving.stepping import Progress, Simulated, Wanted, longest, simulated
 from pimloom.systems.serving.why import why
 from pimloom.systems.viewed import Viewed
@@ -251,7 +251,6 @@ def notes(
 ) -> list[str]:
     """What a reader must know to take the figures for what they are. asked: whether `tp` is what somebody asked for."""
     alike: dict[str, list[str]] = {}
-    ran = [system for system, row in zip(systems, found, strict=True) if row.reason is None]
     for system, row in zip(systems, found, strict=True):
         has, there = traits(system.kind), row.reason is None
         applies = {has.not_here: wanted.outside, has.sending: (row.tp or 1) > 1, WHOLE: has.sequence == "own"}
@@ -266,9 +265,8 @@ def notes(
         for note in (energy_note(system, row.tp or 1, told=told), interpolation.said(row.interpolation_error)):
             if note and row.reason is None:
                 alike.setdefault(note, []).append(system.name)
-        if row.reason is None and (note := expert_note(system, llm, ran)):
-            alike.setdefault(note, []).append(system.name)
-        for note in padded_notes(system, llm, row.tp or 1):
+        chosen = routing_notes(system, llm, wanted.batch) if row.reason is None else []
+        for note in [*chosen, *padded_notes(system, llm, row.tp or 1)]:
             alike.setdefault(note, []).append(system.name)
         if not asked and (row.tp or 1) > 1:
             alike.setdefault(f"{row.tp} devices share each layer, as its file has it", []).append(system.name)

@@ -8,6 +8,7 @@ from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.system import load_system
 from pimloom.systems.asked import COMPARED, GENERATED, Asked, Work
 from pimloom.systems.devices.padded import padded_notes
+from pimloom.systems.devices.routing import routing_notes
 from pimloom.systems.devices.traits import traits
 from pimloom.systems.serving.asked import layers_of, load_faithful
 from pimloom.systems.serving.comparing import Comparison, compare
@@ -39,8 +40,8 @@ def generation_work(asked: Asked) -> Work[Generated]:
     )
     check(llm, wanted, GENERATED if asked.generate is None else None)
     said = None if traits(system.spec.kind).sequence == "alone" else _many(llm, wanted)
-    notes = partial(padded_notes, system, llm, wanted.tp)
-    return Work(f"{llm.name} on {system.name}", partial(generate, system, llm, wanted), notes, said)
+    notes = [*padded_notes(system, llm, wanted.tp), *routing_notes(system, llm, batch)]
+    return Work(f"{llm.name} on {system.name}", partial(generate, system, llm, wanted), lambda: notes, said)
 
 
 def _many(llm: LlmSpec, wanted: Wanted) -> str | None:

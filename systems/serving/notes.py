@@ -1,8 +1,6 @@
 """What a user is told beside a result, in a sentence each."""
 
-from collections.abc import Sequence
 
-from pimloom.arch.duplex_system import DuplexSystem
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.name_units import counted
 from pimloom.arch.system import System
@@ -68,18 +66,3 @@ def cut_notes(llm: LlmSpec, workload: Workload) -> list[str]:
         f"{cut:,} of {counted(len(workload.prompt_tokens), 'request')} of {workload.name} go beyond the "
         f"{llm.max_position_embeddings:,} positions of {llm.name}: their contexts stop growing there"
     ]
-
-
-DRAW = (
-    "tokens draw their experts (routing), so that fewer of them are busy than on the other systems, which deal tokens "
-    "evenly; routing.drawn: false in a copy of its file does so, too"
-)
-SKEWED = "experts get tokens by the shares of its file (routing), on the other systems as many each"
-
-
-def expert_note(system: System, llm: LlmSpec, beside: Sequence[System]) -> str | None:
-    """That tokens of a step go to experts in another way than on some system beside it: all but Duplex deal evenly."""
-    if llm.num_experts == 1 or system.kind != "duplex" or all(other.kind == "duplex" for other in beside):
-        return None
-    routing = system.of_kind(DuplexSystem).routing
-    return DRAW if routing.drawn else SKEWED if routing.zipf or routing.counts else None

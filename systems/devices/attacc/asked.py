@@ -15,6 +15,7 @@ from pimloom.systems.devices.attacc.device import attending, run_of
 from pimloom.systems.devices.attacc.outcome import AttAccOutcome
 from pimloom.systems.devices.attacc.step import Step
 from pimloom.systems.devices.positions import beyond, positions
+from pimloom.systems.devices.routing import check_routing, routing_notes
 from pimloom.systems.devices.shown import Shown
 from pimloom.systems.devices.without_energy import HOST_DRAWS
 from pimloom.systems.settings import parse_settings
@@ -38,6 +39,7 @@ def box_work(system: System, llm: LlmSpec, asked: Asked) -> Work[AttAccOutcome]:
         raise UserError(f"--fidelity {fidelity}: expected physical or released")
     batch = 1 if asked.batch is None else asked.batch
     prompt, generated = _lengths(asked)
+    check_routing(system, llm)
     found = boxed(system, llm, fidelity == "released")
     tokens = batch * (prompt + generated)
     if fidelity == "physical":  # the authors' code does not ask
@@ -90,7 +92,7 @@ def box_work(system: System, llm: LlmSpec, asked: Asked) -> Work[AttAccOutcome]:
         outcome.showing(lambda: Shown(system.name, prompts, middle))
         return outcome
 
-    return Work(f"decode steps of {llm.name} on {system.name}", run)
+    return Work(f"decode steps of {llm.name} on {system.name}", run, lambda: routing_notes(system, llm, batch))
 
 
 def check_stacks(system: System, settings: Iterable[str]) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pimloom.arch.part import Part
+from pimloom.arch.routing import EVEN, Routing
 from pimloom.mappers.attacc.layout import CHANNELS, Placement
 from pimloom.systems.devices.attacc.gpu import Gpu
 from pimloom.systems.reference.attacc import Slips
@@ -16,10 +17,11 @@ GAIN_UNLIMITED: Mapping[Placement, int] = {Placement.BANK: 16, Placement.BANK_GR
 
 
 class Experts(NamedTuple):
-    """Feed-forward parts of a layer, of which each token takes some; the router deals tokens evenly."""
+    """Feed-forward parts of a layer, of which each token takes some, as `routing` says."""
 
     number: int
     chosen: int
+    routing: Routing = EVEN
 
 
 class Decoder(NamedTuple):

@@ -10,6 +10,7 @@ from pimloom.arch.document import SET
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.name_units import counted
+from pimloom.arch.routing import Routing
 from pimloom.arch.system import System
 from pimloom.arch.units import BITS_PER_BYTE, Time
 from pimloom.mappers.attacc.layout import CHANNELS, Placement
@@ -93,16 +94,17 @@ def boxed(system: System, llm: LlmSpec, released: bool, tp: int = 1) -> Boxed:
     stacks = spec.gpus * spec.stacks.each * _stack_bytes(system)
     host = HOSTS * spec.host.memory_bytes if spec.host else 0
     room = stacks or host or there - weights
-    return Boxed(box, _decoders(llm), AS_RELEASED if released else PHYSICAL, weights, kv, room, there + stacks + host)
+    decoders, slips = _decoders(llm, spec.routing), AS_RELEASED if released else PHYSICAL
+    return Boxed(box, decoders, slips, weights, kv, room, there + stacks + host)
 
 
-def _decoders(llm: LlmSpec) -> tuple[Decoder, ...]:
+def _decoders(llm: LlmSpec, routing: Routing) -> tuple[Decoder, ...]:
     dense = sum(llm.is_dense(layer) for layer in range(llm.num_hidden_layers))
     whole = Decoder(
         dense, llm.hidden_size, llm.num_attention_heads, llm.intermediate_size, llm.gated_ffn,
         llm.num_key_value_heads, llm.head_dim,
     )  # fmt: skip
-    experts = Experts(llm.num_experts, llm.num_experts_per_tok)
+    experts = Experts(llm.num_experts, llm.num_experts_per_tok, routing)
     sparse = whole._replace(layers=llm.num_hidden_layers - dense, ffn=llm.expert_intermediate_size, experts=experts)
     return tuple(decoder for decoder in (whole, sparse) if decoder.layers)
 

@@ -7,7 +7,7 @@ from pimloom.energy.ledger import Ledger
 from pimloom.systems.devices.attacc.box import Box, Decoder
 from pimloom.systems.devices.attacc.gpu import Cost, Matrix, activation, all_reduce, norm, product
 from pimloom.systems.reference.attacc import Slips
-from pimloom.workload.routing import dealt
+from pimloom.workload.routing import tokens_of
 
 
 def linear_parts(box: Box, decoder: Decoder, rows: int, slips: Slips) -> dict[str, Cost]:
@@ -43,7 +43,8 @@ def tokens_of_experts(decoder: Decoder, rows: int) -> list[int]:
     """Of each that has any; a layer without experts is one."""
     if decoder.experts is None:
         return [rows]
-    return [m for m in dealt(rows, decoder.experts.chosen, decoder.experts.number) if m]
+    number, chosen, routing = decoder.experts
+    return [m for m in tokens_of(rows, chosen, number, routing) if m]
 
 
 def added(costs: Iterable[Cost]) -> Cost:

@@ -99,7 +99,8 @@ class Machine:
     def ops(self, batch: Batch) -> list[Op]:
         """The operators of a step, those of equal layers once."""
         bits = self.spec.element_bits
-        made = first_layers(ops(self.llm, batch, self._shard, bits=Bits(bits, bits, bits)), self.share.layers)
+        every = ops(self.llm, batch, self._shard, routing=self.spec.routing, bits=Bits(bits, bits, bits))
+        made = first_layers(every, self.share.layers)
         return [op for op in made if op.layers or self.share.outside is not False]
 
     def _refused(self, phase: str, found: Sequence[Op]) -> str | None:

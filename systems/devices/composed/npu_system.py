@@ -38,6 +38,7 @@ def npu_system(system: System, name: str, pim: str | None = None, sub_batches: i
         interleave=Interleave(sub_batches),
         packing=Packing("derived"),
         link=spec.peers or NO_LINK,
+        routing=spec.routing,
     )
     try:
         check_machine(found, part)

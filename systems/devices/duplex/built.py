@@ -3,11 +3,12 @@
 from typing import NamedTuple
 
 from pimloom.arch.duplex import Duplex
-from pimloom.arch.duplex_system import DuplexSystem, ExpertTokens
+from pimloom.arch.duplex_system import DuplexSystem
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.near import next_to
 from pimloom.arch.policy import load_policy
+from pimloom.arch.routing import Routing
 from pimloom.arch.system import System
 from pimloom.mappers.memory_spaces import SPACES
 from pimloom.systems.devices.device import Share
@@ -28,7 +29,7 @@ class Built(NamedTuple):
     room: Room
     split: bool
     devices: int
-    asked: ExpertTokens
+    asked: Routing
 
 
 def built(system: System, llm: LlmSpec, share: Share) -> Built:
@@ -98,14 +99,6 @@ def _check(system: System, spec: DuplexSystem, device: Duplex, llm: LlmSpec, sha
     if spec.router == "busiest_to_xpu" and spec.pim not in ("logic", "none"):
         said = f"busiest_to_xpu estimates the times of Logic-PIM, pim is {spec.pim}"
         raise UserError(f"{system.where('router')}: {said}; take another router")
-    counts, where = spec.routing.counts, system.where("routing.counts")
-    if counts and len(counts) != llm.num_experts:
-        raise UserError(f"{where}: tokens of {len(counts)} experts, {llm.name} has {llm.num_experts}; write as many")
-    if counts and sum(n > 0 for n in counts) < llm.num_experts_per_tok:
-        least = llm.num_experts_per_tok
-        raise UserError(f"{where}: each token takes {least} experts; write as many above 0")
-    if counts and spec.routing.zipf:
-        raise UserError(f"{system.where('routing.zipf')}: routing.counts have shares of their own; set one of the two")
 
 
 def _check_banks(system: System, spec: DuplexSystem, device: Duplex) -> None:

@@ -17,7 +17,7 @@ from pimloom.systems.devices.duplex.stage import Piece, Stages, StageSum
 from pimloom.systems.devices.run import Run, Span, check_numbers
 from pimloom.workload.batch import Batch, Phase
 from pimloom.workload.op import Op
-from pimloom.workload.routing import Routing, dealt, drawn
+from pimloom.workload.routing import dealt, drawn
 
 NAMES = {LOGIC: "Logic-PIM", BANK_GROUP: "BankGroup-PIM", BANK: "Bank-PIM"}
 PROMPTS: tuple[Phase, ...] = ("prefill", "train")
@@ -109,11 +109,11 @@ class DuplexDevice:
         """Tokens of each expert, by layer that has experts; the same for steps of as many tokens."""
         llm, asked = self._llm, self._built.asked
         sparse = sum(not llm.is_dense(layer) for layer in range(self._share.layers))
-        of, routing = (rows, llm.num_experts_per_tok, llm.num_experts), Routing(asked.zipf, asked.counts)
+        of = rows, llm.num_experts_per_tok, llm.num_experts
         if not asked.drawn:
-            return [dealt(*of, routing)] * sparse
+            return [dealt(*of, asked)] * sparse
         random = Random(f"{asked.seed} {rows}")
-        return [drawn(*of, random, routing) for _ in range(sparse)]
+        return [drawn(*of, random, asked) for _ in range(sparse)]
 
     def _joules(self, lanes: Sequence[Lane], sums: Sequence[StageSum], seconds: float) -> dict[str, float]:
         found = dict[str, float]()

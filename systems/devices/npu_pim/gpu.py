@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pimloom.arch.llm import LlmSpec
+from pimloom.arch.routing import UNIFORM
 from pimloom.arch.system import RooflineSystem, System
 from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, PS_PER_NS, PS_PER_US, S_PER_PS
 from pimloom.arch.version import __version__
@@ -22,7 +23,10 @@ from pimloom.systems.devices.npu_pim.share import check_memory
 from pimloom.workload.batch import Batch
 from pimloom.workload.derive import equal_layers, layer_ops
 from pimloom.workload.op import Moved, Op
+from pimloom.workload.routing import Chosen, Expectation, expected
 from pimloom.workload.shard import Shard
+
+ALIKE = Expectation(UNIFORM)
 
 
 class Work(NamedTuple):
@@ -46,7 +50,8 @@ def serve_gpu(
     check_memory(llm, tp, layers, tokens.tolist(), gpu.element_bits, gpu.memory_bytes)
     kinds = []
     for group in equal_layers(llm, range(layers)):
-        work = layer_work(llm, tp, tokens.tolist(), None if new is None else new.tolist(), group[0])
+        requests = batch_of(tokens.tolist(), None if new is None else new.tolist())
+        work = batch_work(llm, tp, requests, group[0], expected(gpu.routing))
         stages, operators = _times(gpu, llm, work)
         kinds.append(LayerKind(group[0], group[0], dict.fromkeys(stages, len(group)), stages, operators))
     stages = sums([kind.stages_cyc for kind in kinds])
@@ -112,9 +117,11 @@ def layer_work(
     return batch_work(llm, tp, batch_of(tokens, new), layer)
 
 
-def batch_work(llm: LlmSpec, tp: int, batch: Batch, layer: int) -> Iterator[Work]:
-    """The same of a batch."""
-    parts = parts_of(layer_ops(llm, batch, Shard(tp=tp), layer))
+def batch_work(
+    llm: LlmSpec, tp: int, batch: Batch, layer: int, routing: Chosen = ALIKE
+) -> Iterator[Work]:
+    """The same of a batch; routing: how its tokens choose experts."""
+    parts = parts_of(layer_ops(llm, batch, Shard(tp=tp), layer, routing=routing))
     yield from (_work("A", op) for op in on_device(parts.before))
     yield Work("B", "fused_mha", *_attention(parts.attention))
     yield from (_work("E", op) for op in on_device(parts.behind))

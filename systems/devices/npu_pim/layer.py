@@ -63,8 +63,8 @@ class LayerProgram(NpuProgram):
 
     def _parts(self, layer: Layer, requests: Sequence[int]) -> Parts:
         """The operators of a layer for these requests."""
-        some = Batch(tuple(self.batch.requests[i] for i in requests))
-        return parts_of(layer_ops(self.shard.llm, some, Shard(tp=self.shard.tp), layer.number))
+        some, llm = Batch(tuple(self.batch.requests[i] for i in requests)), self.shard.llm
+        return parts_of(layer_ops(llm, some, Shard(tp=self.shard.tp), layer.number, routing=self.shard.system.routing))
 
     def _in_turn(self, layer: Layer, requests: Sequence[int]) -> Sequence[int]:
         """The requests of a sub-batch in the order in which PIM takes them."""

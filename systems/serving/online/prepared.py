@@ -12,6 +12,7 @@ from pimloom.arch.name_units import counted
 from pimloom.arch.system import System, load_system, spec_digest
 from pimloom.systems.devices.device import Device, Share, device_of
 from pimloom.systems.devices.rest import power_at_rest_w
+from pimloom.systems.devices.routing import routing_notes
 from pimloom.systems.devices.traits import devices_of, has_outside, settled, traits
 from pimloom.systems.serving.asked import layers_of
 from pimloom.systems.serving.devices import tp_of
@@ -92,7 +93,7 @@ def prepared(
     plan = Plan(*clock, wanted.exact, wanted.sample, wanted.seed, transform, requests.clients)
     found = service(device, requests, plan, slo, _named(wanted, system, llm, requests, plan, lm_head, more or {}))
     usd = _usd_per_h(wanted, devices_of(system, wanted.tp), transform.apart if transform else None)
-    notes = (*(transform.notes if transform else ()), *notes)
+    notes = (*(transform.notes if transform else ()), *notes, *routing_notes(system, llm))
     return found._replace(rest_w=power_at_rest_w(system, wanted.tp), usd_per_h=usd, notes=notes, system=system)
 
 

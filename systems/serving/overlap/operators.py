@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from pimloom.arch.link import Link
-from pimloom.arch.units import PS_PER_NS, PS_PER_S, PS_PER_US
+from pimloom.arch.units import PS_PER_NS, PS_PER_S, PS_PER_US, ceil_div
 from pimloom.cycle_sim.roofline import ceilings_s
 from pimloom.systems.devices.npu_pim.exchange import exchanged
 from pimloom.systems.devices.npu_pim.gpu import Work
@@ -71,7 +73,7 @@ Said = Callable[[Op], Talk]  # what devices send one another
 
 def works_of(device: RooflineDevice, batch: Batch, layer: int) -> Iterator[Named | Op]:
     """A layer's operators in order; what goes over links is an `Op` alone."""
-    parts = parts_of(layer_ops(device.llm, batch, Shard(tp=device.share.tp), layer))
+    parts = parts_of(layer_ops(device.llm, batch, Shard(tp=device.share.tp), layer, routing=device.routing))
     works = list(device.works(batch, layer))
     before, behind = list(on_device(parts.before)), list(on_device(parts.behind))
     yield from (Named(work, op) for work, op in zip(works, before, strict=False))
@@ -83,7 +85,9 @@ def works_of(device: RooflineDevice, batch: Batch, layer: int) -> Iterator[Named
             if op.kind in LINKS:
                 yield op
             elif op.kind not in FREE:
-                yield Named(*left.popleft())
+                work, op = left.popleft()
+                groups = max(round(op.busy), 1)  # experts that run at once, each with its part of the tokens
+                yield Named(work, replace(op, rows=ceil_div(op.rows, groups)), groups)
         for _ in range(len(ops) * experts):
             yield Named(*left.popleft(), groups=experts)
 

@@ -1,0 +1,49 @@
+"""Which experts the tokens of a step go to: one description for all systems that run models with experts."""
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
+
+import msgspec
+
+from pimloom.arch.error import UserError
+
+Exponent = Annotated[float, msgspec.Meta(ge=0, le=16)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
+Seed = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Routing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How tokens choose their experts. Unless set, each token chooses by itself, and each expert is as likely."""
+
+    MEANING: ClassVar[Mapping[str, str]] = {
+        "drawn": "true: each token chooses its experts independently (a roofline takes the exact expectation, other "
+        "systems draw by the seed); false: tokens are dealt to experts as even as their shares allow",
+        "zipf": "the share of the expert of rank r is 1 / r^zipf; 0: all alike [1]",
+        "counts": "tokens of each expert in a trace, whose shares are taken; empty: by zipf [tokens]",
+        "seed": "of the draws [1]",
+    }
+
+    drawn: bool = True
+    zipf: Exponent = 0.0
+    counts: tuple[Count, ...] = ()
+    seed: Seed = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.zipf <= 16:
+            raise UserError(f"a Zipf exponent of {self.zipf}: expected 0 to 16")
+        if self.counts and (min(self.counts) < 0 or not any(self.counts)):
+            raise UserError("counts of experts: expected whole numbers from 0, and one above it")
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all experts are alike."""
+        return not self.zipf and not self.counts
+
+    def shares(self, experts: int) -> list[float]:
+        """Weights of the experts, not normalised. Raises UserError if there are not as many counts."""
+        if self.counts and len(self.counts) != experts:
+            raise UserError(f"counts of {len(self.counts)} experts: expected {experts}")
+        return [float(n) for n in self.counts] or [(i + 1) ** -self.zipf for i in range(experts)]
+
+
+UNIFORM, EVEN = Routing(), Routing(drawn=False)
