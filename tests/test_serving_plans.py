@@ -28,7 +28,7 @@ def test_every_way_to_lay_out_a_model_is_a_plan():
 
 def test_a_device_is_crowded_as_far_as_routes_are_uneven():
     """One token goes to two of eight experts: of eight devices two have one each, of one it has both."""
-    assert crowding(8, 2, 8, 1) == (4.0, 4.0) and crowding(8, 2, 1, 100) == (1.0, 1.0)
+    assert crowding(8, 2, 8, 1) == (4.0, 4.0) and crowding(8, 2, 1, 400) == (1.0, 1.0)
     assert crowding(8, 8, 4, 3) == (1.0, 1.0)
     tokens, touched = crowding(8, 2, 4, 4096)
     assert 1 < tokens < 1.1 and touched == 1.0

@@ -139,7 +139,8 @@ class Op(msgspec.Struct, frozen=True, kw_only=True):
                 return Moved(weights=ceil_div(vectors, self.devices), written=vectors)  # the vocabulary is shared
             case "gemm":
                 taken = self.cached * self.n_in  # vectors that come from the cache
-                return Moved(round(self._matrix * (self.busy or self.matrices)), taken, rows * self.n_in - taken, 0, vectors)
+                weights = round(self._matrix * (self.busy or self.matrices))
+                return Moved(weights, taken, rows * self.n_in - taken, 0, vectors)
             case "score":
                 k, q = self.cached * self.kv_heads * (self.head_dim - self.shared), rows * self.heads * self.head_dim
                 scores, common = self.heads * self.attended, self.cached * self.shared

@@ -69,7 +69,7 @@ def busy_chances(rows: int, each: int, experts: int, routing: Routing) -> list[f
     >>> fsum(busy_chances(4, 2, 8, Routing()))  # 8 (1 - (1 - 2 / 8)^4)
     5.46875
     """
-    return [1.0 if p >= 1 else -expm1(rows * log1p(-p)) for p in chances(each, experts, routing)]
+    return [p if rows == 1 or p >= 1 else -expm1(rows * log1p(-p)) for p in chances(each, experts, routing)]
 
 
 def tokens_of(rows: int, each: int, experts: int, routing: Routing) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from itertools import product
+from math import fsum
 from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple, cast
@@ -147,7 +148,7 @@ def crowding(experts: int, taken: int, devices: int, rows: int) -> tuple[float, 
     """What the busiest device has over its part of an even share: tokens for its experts, and experts that have tokens,
     of as many as have some in the mean."""
     random, most = np.random.default_rng([rows, devices]), np.zeros(2)
-    even = np.array([rows * taken, sum(busy_chances(rows, taken, experts, UNIFORM))]) / devices
+    even = np.array([rows * taken, fsum(busy_chances(rows, taken, experts, UNIFORM))]) / devices
     for _ in range(DRAWS):
         chosen = np.argsort(random.random((rows, experts)), axis=1)[:, :taken]
         counts = np.bincount(chosen.ravel(), minlength=experts).reshape(devices, -1)
