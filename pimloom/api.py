@@ -137,6 +137,8 @@ def compare(
     tp: int | None = None,
     layers: int | None = None,
     lm_head: bool = False,
+    set: Mapping[str, object] | None = None,
+    price: str | float | None = None,
     html: str | Path | None = None,
 ) -> "Comparison":
     """Run one workload on several systems, as `pimloom compare` does; a system that cannot run it has its `reason`.
@@ -144,7 +146,8 @@ def compare(
     systems: names from `pimloom list` or paths to system YAMLs. `batch` requests with prompts of `prompt` tokens, each
     of which generates `generate` (256 if None); of decode one in `every` iterations is simulated, the others are
     interpolated. tp: devices that share each layer, None: as each system's file has it. lm_head: with embedding, LM
-    head and sampling on every system, or on none, whatever `run` has on it by itself. html: a folder for a page. Raises
+    head and sampling on every system, or on none. set: overrides by system and dotted place (`{"t4:power_w": 60}`);
+    price: dollars an hour for a device, of all systems, or of each as in "1.29:2.69". html: a folder for a page. Raises
     `pimloom.UserError`.
 
     >>> compare(["pim_gpt", "gpu_a100"], model="gpt2", generate=2).first

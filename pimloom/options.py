@@ -38,7 +38,7 @@ class Option(NamedTuple):
         if value is None and self.may_be_none:
             return None
         if self.many:
-            return typed.settings(value) if self.metavar == KEYED else typed.named_numbers(self.name, value)
+            return typed.settings(value) if self.metavar.endswith(KEYED) else typed.named_numbers(self.name, value)
         if issubclass(self.kind, StrEnum):
             return _one_of(self.name, self.kind, value)
         read = self._read_plain(value)

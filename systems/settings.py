@@ -1,6 +1,7 @@
 """What users set: texts `KEY=VALUE`, as `--set` takes them."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from pimloom.arch.error import UserError
 
@@ -15,4 +16,29 @@ def parse_settings(settings: Sequence[str], such_as: str = "npu.clock_mhz=500") 
         if key.strip() in found:
             raise UserError(f"--set {key.strip()}: given twice")
         found[key.strip()] = value.strip()
+    return found
+
+
+def settings_by_system(settings: Sequence[str], systems: Sequence[str]) -> list[list[str]]:
+    """`SYSTEM:KEY=VALUE` texts as `KEY=VALUE` of each system, which is named as it was given or by its name alone.
+    Raises UserError for one of no system, or without a name where there are several.
+
+    >>> settings_by_system(["t4:power_w=60", "b.yaml:gpus=1"], ["t4", "a/b.yaml"])
+    [['power_w=60'], ['gpus=1']]
+    """
+    found: list[list[str]] = [[] for _ in systems]
+    names = [Path(system).stem for system in systems]
+    for text in settings:
+        key, sign, value = text.partition("=")
+        system, colon, place = key.rpartition(":")
+        known = [n for n in range(len(systems)) if system in (systems[n], names[n], Path(systems[n]).name)]
+        if not colon:
+            if len(systems) > 1:
+                said = f"expected its system before it, such as {names[0]}:{text}, or another of {', '.join(names)}"
+                raise UserError(f"--set {text}: {said}")
+            known, place = [0], key
+        if not known:
+            raise UserError(f"--set {text}: no system {system}; expected one of {', '.join(names)}")
+        for n in known:
+            found[n].append(f"{place}{sign}{value}")
     return found

@@ -57,7 +57,11 @@ def test_energy_by_cause_is_that_by_part_and_systems_are_compared() -> None:
     found = json.loads(call("compare", "attacc_gpu,attacc,cent", *options, "--json", "-").out)
     gpu, attacc, cent = found["systems"]
     assert attacc["decode"]["time_s"] < gpu["decode"]["time_s"] and "reason" in cent
-    assert set(attacc["energy_by_part_j"]) == {"DRAM", "interface", "logic", "links"}
+    known = {key for key, cell in attacc["energy_by_cell"].items() if cell["j"] is not None}
+    assert known == {
+        "dynamic DRAM core", "dynamic DRAM interface", "dynamic DRAM core + dynamic DRAM interface", "dynamic compute",
+        "dynamic on-chip memory", "dynamic links",
+    }  # fmt: skip
     assert found["first"] == "attacc" and "4 requests" not in str(cent["reason"])
 
 
@@ -267,6 +271,6 @@ def test_a_common_tp_stands_in_place_of_the_gpus() -> None:
     assert four.capacity().tokens == box.capacity().tokens
     options = ("--model", "llama-2-7b", "--batch", "2", "--prompt", "64", "--generate", "3", "--tp", "2", "--json", "-")
     found = json.loads(call("compare", "attacc,gpu_h100", *options).out)["systems"]
-    assert all(one["latency_s"] and one["energy_by_part_j"] for one in found)
+    assert all(one["latency_s"] and one["energy_by_cell"] for one in found)
     with pytest.raises(UserError, match=r"--tp 16: does not divide the heads of keys of .*, 8; take one of 1, 2, 4, 8"):
         device_of(load_system("attacc"), load_llm("llama-2-70b"), Share(tp=16, layers=80))

@@ -10,7 +10,6 @@ import pytest
 
 import pimloom
 from pimloom.arch.error import UserError
-from pimloom.systems.devices.boundary import PART_OF, by_part
 from pimloom.systems.serving.comparing import Compared, Phase
 from pimloom.systems.serving.why import why
 from tests.command import call
@@ -39,7 +38,8 @@ def test_each_system_is_what_run_says(four):
         for name in ("latency_s", "time_to_first_token_s", "time_per_output_token_s", "energy_per_token_j", "power_w"):
             tolerance = 1e-9 if one["system"] != "pim_gpt" else 1e-4  # its other tokens are interpolated
             assert one[name] == pytest.approx(getattr(ran, name), rel=tolerance), name
-        assert fsum(one["energy_by_part_j"].values()) == pytest.approx(fsum(one["energy_by_cause_j"].values()))
+        cells = [cell["j"] or 0.0 for cell in one["energy_by_cell"].values()]
+        assert fsum(cells) == pytest.approx(fsum(one["energy_by_cause_j"].values()))
         assert one["energy_per_token_j"] * 9 == pytest.approx(fsum(one["energy_by_cause_j"].values()))
         for phase in ("prefill", "decode"):
             at = one[phase]
@@ -166,20 +166,13 @@ def test_a_system_of_ones_own_beside_the_others(tmp_path):
     found = pimloom.compare([phone, card, "pim_gpt"], model="gpt2", prompt=6, generate=3, html=tmp_path)
     assert [one.reason for one in found.systems] == [None] * 3
     for one in found.systems[:2]:
-        if one.energy_by_part_j is not None:
-            assert set(one.energy_by_part_j) <= {"logic", "interface", "links"}
-            assert fsum(one.energy_by_part_j.values()) == pytest.approx(fsum((one.energy_by_cause_j or {}).values()))
+        if one.energy_by_cell is not None:
+            cells = [cell.j or 0.0 for cell in one.energy_by_cell.values()]
+            assert fsum(cells) == pytest.approx(fsum((one.energy_by_cause_j or {}).values()))
     assert "phone" in (tmp_path / "index.html").read_text()
     weights = 12 * 12 * 768**2 * 2  # the card decodes and the host computes prompts: both have them
     assert 2 * weights < (found.systems[1].memory_needed_bytes or 0) < 2.1 * weights
     assert found.systems[1].memory_bytes == 32 * 2**29 + 192 * 10**9
-
-
-def test_every_cause_of_energy_has_its_part():
-    assert set(PART_OF.values()) == {"DRAM", "interface", "logic", "static", "links", "whole device"}
-    assert by_part({"read": 1.0, "npu_static": 2.0, "npu_mac": 0.5, "npu_vector": 0.25}) == {
-        "DRAM": 1.0, "static": 2.0, "logic": 0.75,
-    }  # fmt: skip
 
 
 def _system(name, prefill_s, decode_s, bound):
@@ -199,10 +192,11 @@ def test_why_names_what_is_gained_and_lost():
 
 @pytest.mark.usefixtures("undrawn")
 def test_every_table_and_figure_of_the_page_has_a_caption(tmp_path: Path) -> None:
-    """Columns of parts without any figure are left out, and what was asked is counted as people do."""
+    """Rows of cells without any figure are left out, and what was asked is counted as people do."""
     found = pimloom.compare(["pim_gpt", "gpu_a100"], model="gpt2", prompt=4, generate=2, html=tmp_path / "page")
     text = (tmp_path / "page" / "index.html").read_text()
+    assert ">dynamic host<" not in text and ">static compute<" in text
     captions = re.findall(r"<b>(?:Table|Figure) \d+\.</b>(.*?)</(?:div|figcaption)>", text, re.DOTALL)
-    assert len(captions) == 7 and all(re.search(r"\w{3}", re.sub(r"<[^>]*>", "", caption)) for caption in captions)
-    assert "1 request, prompts of 4 tokens" in text and "1 requests" not in text and ">host<" not in text
+    assert len(captions) == 9 and all(re.search(r"\w{3}", re.sub(r"<[^>]*>", "", caption)) for caption in captions)
+    assert "1 request, prompts of 4 tokens" in text and "1 requests" not in text
     assert all(note in unescape(text) for note in found.notes)

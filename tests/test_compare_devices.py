@@ -9,7 +9,7 @@ import pytest
 import pimloom
 from pimloom.arch.error import UserError
 from pimloom.arch.system import load_system
-from pimloom.systems.serving.devices import tp_of, where_nothing_is_set
+from pimloom.systems.serving.devices import named_settings, tp_of
 from tests.command import call
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -53,7 +53,7 @@ def test_energy_of_cent_is_that_of_its_devices_once() -> None:
     one, two = (compared(["cent"], tp=tp, **options).systems[0] for tp in (None, 2))
     for row in (one, two):
         assert row.memory_bytes == 32 * 2**34  # 32 devices of 32 channels of 512 MiB
-    assert two.energy_by_part_j["logic"] < 1.5 * one.energy_by_part_j["logic"]
+    assert two.energy_by_cause_j["near_memory"] < 1.5 * one.energy_by_cause_j["near_memory"]
 
 
 def test_the_header_says_what_each_system_has() -> None:
@@ -88,13 +88,60 @@ def test_how_tokens_choose_experts_is_told(tmp_path: Path) -> None:
     assert not told(files["draws"], "gpu_h100", model="gpt2")  # which has none
 
 
-def test_one_device_of_a_system_that_has_several_is_a_reason() -> None:
-    found = compared(["duplex", "gpu_a100"], tp=1)
-    said = "tp=1: duplex has 4 devices that share each layer; write devices: 1 in a copy of its file"
-    assert found.systems[0].reason == said.replace("tp=1", "--tp 1") and found.systems[0].tp is None
-    assert found.systems[1].reason is None and found.tp == 1
-    with pytest.raises(UserError, match=f"duplex cannot run it: {said}"):
-        compared(["duplex"], tp=1)
+@pytest.mark.parametrize(("system", "place", "model"), [("attacc", "gpus", "gpt3-7b"), ("duplex", "devices", "gpt2")])
+def test_one_device_of_a_system_that_has_several(system: str, place: str, model: str) -> None:
+    found = compared([system, "gpu_a100"], tp=1, model=model)
+    one, _ = found.systems
+    assert (one.tp, one.devices, found.tp) == (1, 1, 1)
+    by_place = compared([system, "gpu_a100"], set={f"{system}:{place}": 1}, model=model).systems[0]
+    assert one == by_place and one.latency_s != compared([system], model=model).systems[0].latency_s
+    two = compared([system], tp=2, model=model).systems[0]
+    assert two.devices == 2
+
+
+def test_settings_of_one_system() -> None:
+    plain, named = (compared(["t4", "gpu_a100"], set=given) for given in (None, {"t4:memory_gb_s": 640}))
+    assert named.systems[1] == plain.systems[1] and named.systems[0].memory_gb_s == 640
+    assert named.systems[0].spec_digest == pimloom.run("t4", model="gpt2", generate=2, batch=1, every=16, set={
+        "memory_gb_s": 640}).spec_digest  # fmt: skip
+    assert named.spec_digest != plain.spec_digest
+    path = SYSTEMS / "t4.yaml"
+    for system in ("t4", "t4.yaml", path):
+        assert compared([path, "gpu_a100"], set={f"{system}:memory_gb_s": 640}).spec_digest == named.spec_digest
+    assert compared(["t4"], set={"memory_gb_s": 640}).systems[0] == named.systems[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            "power_w=60",
+            "--set power_w=60: expected its system before it, such as t4:power_w=60, or another of t4, gpu_",
+        ),
+        ("t5:power_w=60", "--set t5:power_w=60: no system t5; expected one of t4, gpu_a100"),
+        ("t4:powr_w=60", "--set t4:powr_w: no such key in t4.yaml; nearest: power_w"),
+        ("t4:power_w=lots", "--set t4:power_w: expected "),
+        ("t4:power_w", "--set t4:power_w: expected KEY=VALUE"),
+    ],
+)
+def test_settings_that_are_refused(given: str, said: str) -> None:
+    done = call("compare", "t4,gpu_a100", "--model", "gpt2", "--generate", "1", "--set", given)
+    assert done.code == 2 and done.err.startswith(f"pimloom: {said}") and done.err.count("\n") == 1
+
+
+def test_sizes_stand_beside_rates() -> None:
+    found = compared(["attacc", "gpu_a100"], model="gpt3-7b", price="2:4")
+    attacc, gpu = found.systems
+    assert (attacc.devices, gpu.devices) == (8, 1) and (attacc.usd_per_h, gpu.usd_per_h) == (16, 4)
+    assert gpu.memory_gb_s == 1555 and attacc.memory_gb_s == pytest.approx(8 * (3352 + 5 * 665.6))
+    for row in (attacc, gpu):
+        by = row.tokens_per_s_by_size
+        assert by["device"] == row.tokens_per_s / row.devices and by["usd_per_h"] == row.tokens_per_s / row.usd_per_h
+        assert by["memory_gb_s"] == row.tokens_per_s / row.memory_gb_s
+        assert by["w"] == pytest.approx(1 / row.energy_per_token_j)
+    assert found.first == "attacc" and found.first_by_size["device"] == "gpu_a100"
+    assert "attacc (8 devices, 53.4 TB/s) ends first" in found.why and "per device and per" in found.why
+    assert found.spec_digest != compared(["attacc", "gpu_a100"], model="gpt3-7b").spec_digest
 
 
 def test_advice_is_what_the_command_takes() -> None:
@@ -111,14 +158,14 @@ def test_advice_is_what_the_command_takes() -> None:
     ("reason", "told"),
     [
         ("take 6 (--set devices=6)", "take 6 (--tp 6)"),
-        ("more (--set nodes, --set devices) or x=false", "more (nodes in a copy of its file, --tp) or x=false"),
-        ("take 16 (--set nodes=2 --set devices=8)", "take 16 (nodes: 2 and devices: 8 in a copy of its file)"),
-        ("--set pim: none leaves nothing", "pim: none leaves nothing"),
+        ("more (--set nodes, --set devices) or x=false", "more (--set duplex:nodes, --tp) or x=false"),
+        ("take 16 (--set nodes=2 --set devices=8)", "take 16 (--set duplex:nodes=2 --set duplex:devices=8)"),
+        ("--set pim: none leaves nothing", "--set duplex:pim: none leaves nothing"),
         ("take fewer requests", "take fewer requests"),
     ],
 )  # fmt: skip
-def test_settings_are_places_of_a_file(reason: str, told: str) -> None:
-    assert where_nothing_is_set(load_system("duplex"), reason) == told
+def test_settings_are_named_by_their_system(reason: str, told: str) -> None:
+    assert named_settings(load_system("duplex"), reason) == told
 
 
 def test_devices_are_said_once() -> None:

@@ -72,6 +72,8 @@ def compare(
     tp: run_options.Devices = None,
     layers: run_options.Layers = None,
     lm_head: run_options.Ends = False,
+    settings: run_options.SystemSettings = None,
+    price: run_options.Prices = None,
     html: Annotated[
         Path | None,
         typer.Option(metavar="DIR", parser=some_folder, help="Folder for index.html, results.json and timeline.json."),
@@ -79,7 +81,7 @@ def compare(
     json: Json = None,
     quiet: Quiet = False,
 ) -> None:
-    """Run one workload on several systems: times, energy by part, memory, what bounds each phase, and why."""
+    """Run one workload on several systems: times, energy by cell, sizes, memory, what bounds each phase, and why."""
     asked = locals() | {"systems": [name.strip() for name in systems.split(",") if name.strip()]}
     from pimloom.commands.running import run_compare
 

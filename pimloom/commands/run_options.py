@@ -60,6 +60,14 @@ Pieces = Annotated[
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a value; may be repeated.")
 ]
+SystemSettings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="SYSTEM:KEY=VALUE", help="Override a value of a system; may be repeated."),
+]
+Prices = Annotated[
+    str | None,
+    typer.Option(metavar="USD[:USD...]", help="Dollars an hour for a device, of all systems, or of each in its order."),
+]
 Timeline = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Write a Perfetto timeline of a window of the run.")
 ]

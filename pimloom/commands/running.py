@@ -218,6 +218,8 @@ def run_compare(
     lm_head: bool,
     generate: int | None,
     tp: int | None,
+    settings: Sequence[str] | None,
+    price: str | None,
     json: str | None,
     html: Path | None,
     quiet: bool,
@@ -231,7 +233,7 @@ def run_compare(
         if html is not None:
             check_folder(html)
         numbers = {name: number or 0 for name, number in equal.items()}
-        work = comparison_work(systems, model, layers, lm_head, generate, tp, **numbers)
+        work = comparison_work(systems, model, layers, lm_head, generate, tp, settings, price, **numbers)
         if html is not None:
             for name in PAGE_FILES:
                 check_outputs({"--json": json, "--html": html / name})

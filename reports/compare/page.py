@@ -7,19 +7,20 @@ from pathlib import Path
 from pimloom.arch.files import prepare_folder, write_atomic
 from pimloom.arch.name_units import counted, some_layers
 from pimloom.arch.units import J_PER_MJ, S_PER_MS
+from pimloom.energy.cells import total_j
+from pimloom.reports.compare.cells import LEGEND, cell_rows, source_rows, sum_text, unknown_on_all
 from pimloom.reports.compare.steps import decode_figure, prompt_figure, trace
 from pimloom.reports.figures import stacked_bars
 from pimloom.reports.page import Card, Column, Figure, Notes, Page, Section, TableData, render
 from pimloom.reports.terminal.comparison import shared_by
-from pimloom.systems.devices.boundary import PARTS, WHOLE
 from pimloom.systems.devices.shown import Shown
+from pimloom.systems.devices.sizes import SIZES, size_text
 from pimloom.systems.serving.comparing import Compared, Comparison, Phase
 
 GIB = 2**30
-NOT_INSIDE = (
-    "Energy is of everything inside the named parts of all devices; a dash is a part for which a system has no figure, "
-    "so that its sum is a lower bound. `whole device`: power x time of a processor, which cannot be told apart into "
-    "DRAM, interface, logic and static power. No system has a figure for its host."
+LEDGER = (
+    "One ledger for all systems: dynamic energy, of work that is done, and static energy, over time, of each part. "
+    "Sums are compared only over the same cells. "
 )
 
 
@@ -38,8 +39,17 @@ def build_page(found: Comparison, shown: Sequence[Shown]) -> Page:
     """The whole page."""
     ran = [one for one in found.systems if one.reason is None]
     sections = [
-        Section("Systems", "systems", "\n\n".join([found.why, *found.notes]), [_systems(found), *_refused(found)]),
-        *([Section("Energy", "energy", NOT_INSIDE, [_energy_table(found, ran), *_energy_figure(ran)])] if ran else []),
+        Section(
+            "Systems",
+            "systems",
+            "\n\n".join([found.why, found.energy.why, *found.notes]),
+            [
+                _systems(found),
+                _sizes(ran),
+                *_refused(found),
+            ],
+        ),
+        *_energy(found, ran),
         *([Section("What bounds each phase", "bounds", BOUNDS, [_phases(ran), *_times(ran)])] if ran else []),
     ]
     if shown:
@@ -55,7 +65,7 @@ def build_page(found: Comparison, shown: Sequence[Shown]) -> Page:
         + f"; one in {found.every} decode iterations simulated, the others interpolated" * interpolated
         + ".",
         sections,
-        _cards(ran),
+        _cards(found, ran),
         {"version": found.version, "digest": found.spec_digest, "every": found.every, "chunk": found.chunk},
     )
 
@@ -77,17 +87,21 @@ STEPS = (
 )
 
 
-def _cards(ran: Sequence[Compared]) -> list[Card]:
-    if not ran:
+def _cards(found: Comparison, ran: Sequence[Compared]) -> list[Card]:
+    """Who is the first, and who it is for each unit of a size; the least energy only where the ranking has one."""
+    by = {one.system: one for one in ran}
+    if found.first not in by:
         return []
-    fastest = min(ran, key=lambda one: one.latency_s or 0.0)
-    cards = [
-        Card("Shortest end to end", (fastest.latency_s or 0.0) / S_PER_MS, "ms", fastest.system),
-        Card("Most tokens a second", fastest.tokens_per_s, "tokens/s", fastest.system),
-    ]
-    if with_energy := [one for one in ran if one.energy_per_token_j is not None]:
-        least = min(with_energy, key=lambda one: one.energy_per_token_j or 0.0)
-        cards.append(Card("Least energy", (least.energy_per_token_j or 0.0) / J_PER_MJ, "mJ/token", least.system))
+    first = by[found.first]
+    size = size_text(first.devices or 1, first.memory_gb_s or 0.0)
+    cards = [Card("Shortest end to end", (first.latency_s or 0.0) / S_PER_MS, "ms", f"{first.system}: {size}")]
+    for name in ("device", "memory_gb_s", "usd_per_h"):
+        if system := found.first_by_size[name]:
+            rate = (by[system].tokens_per_s_by_size or {})[name]
+            cards.append(Card(f"Most tokens/s per {SIZES[name]}", rate, "", system))
+    if least := found.energy.least:
+        joules = (by[least].energy_per_token_j or 0.0) / J_PER_MJ
+        cards.append(Card("Least energy, same cells", joules, "mJ/token", least))
     return cards
 
 
@@ -103,9 +117,8 @@ def _systems(found: Comparison) -> TableData:
             "tpot": _scaled(one.time_per_output_token_s, S_PER_MS),
             "latency": _scaled(one.latency_s, S_PER_MS),
             "rate": one.tokens_per_s,
-            "energy": _scaled(one.energy_per_token_j, J_PER_MJ),
+            "energy": one.energy_by_cell and sum_text(one.energy_by_cell, one.energy_per_token_j or 0.0),
             "power": one.power_w,
-            "area": one.area_mm2,
             "needed": _scaled(one.memory_needed_bytes, GIB),
             "there": _scaled(one.memory_bytes, GIB),
             "steps": one.simulated_iterations,
@@ -118,14 +131,30 @@ def _systems(found: Comparison) -> TableData:
         Column("tpot", "time per output token", "ms"),
         Column("latency", "end to end", "ms"),
         Column("rate", "rate", "tokens/s"),
-        Column("energy", "energy", "mJ/token"),
+        Column("energy", "energy", "mJ/token", align="right"),
         Column("power", "power", "W"),
-        Column("area", "area of logic", "mm²"),
         Column("needed", "memory needed", "GiB"),
         Column("there", "memory there", "GiB"),
         Column("steps", "steps simulated"),
     ]
-    return TableData("Results", columns, rows, "Times and energies of all requests; areas and memory of all devices.")
+    return TableData("Results", columns, rows, "Times and energies of all requests; memory of all devices. ≤, ≥: at "
+                     "most, at least so much, where a figure is a bound or a cell is unknown.")  # fmt: skip
+
+
+def _sizes(ran: Sequence[Compared]) -> TableData:
+    rows: list[dict[str, object]] = [
+        {"system": one.system, "n": one.devices, "gb_s": one.memory_gb_s, "area": one.area_mm2, "usd": one.usd_per_h}
+        | dict(one.tokens_per_s_by_size or {})
+        for one in ran
+    ]
+    columns = [
+        Column("n", "devices"), Column("gb_s", "memory", "GB/s", format=",.0f"),
+        Column("area", "area of logic", "mm²"), Column("usd", "price", "$/h"),
+        *(Column(name, f"tokens/s per {said}") for name, said in SIZES.items()),
+    ]  # fmt: skip
+    there = [column for column in columns if any(row[column.key] is not None for row in rows)]
+    caption = "Rates of all devices together, and for each unit of a size. GB/s: of the data pins of all memories."
+    return TableData("Sizes", [Column("system", "system"), *there], rows, caption)
 
 
 def _refused(found: Comparison) -> list[Notes]:
@@ -133,43 +162,44 @@ def _refused(found: Comparison) -> list[Notes]:
     return [Notes("Systems that cannot run it", reasons)] if reasons else []
 
 
-def _parts(ran: Sequence[Compared]) -> list[str]:
-    """Parts for which a system has a figure."""
-    return [part for part in (*PARTS, WHOLE) if any(part in (one.energy_by_part_j or {}) for one in ran)]
+def _energy(found: Comparison, ran: Sequence[Compared]) -> list[Section]:
+    ledgers = {one.system: one.energy_by_cell for one in ran if one.energy_by_cell is not None}
+    if not ledgers:
+        return []
+    tokens = found.batch * found.generated_tokens
+    unknown = unknown_on_all(ledgers)
+    unknown_text = f" Unknown on all systems: {', '.join(unknown)}." if unknown else ""
+    cells = TableData(
+        "Energy per generated token by cell",
+        [Column("cell", "cell, mJ/token"), *(Column(name, name, align="right") for name in ledgers)],
+        cell_rows(ledgers, tokens),
+        f"All energy, of prompts too, by {counted(tokens, 'generated token')}. {LEGEND}",
+    )
+    keys = ("system", "cell", "source", "where", "without", "bound")
+    sources = TableData(
+        "Sources",
+        [Column(key, key) for key in keys],
+        source_rows(ledgers),
+        "The weakest class of the sources of each figure, and the places of the system's file, or the module, with it.",
+    )
+    return [Section("Energy", "energy", LEDGER + found.energy.why + unknown_text, [cells, *_bars(ran), sources])]
 
 
-def _energy_table(found: Comparison, ran: Sequence[Compared]) -> TableData:
-    parts, tokens = _parts(ran), found.batch * found.generated_tokens
-    rows = [
-        {"system": one.system, "sum": _scaled(one.energy_per_token_j, J_PER_MJ)}
-        | {part: _scaled((one.energy_by_part_j or {}).get(part), J_PER_MJ * tokens) for part in parts}
-        for one in ran
-    ]
-    columns = [Column("system", "system"), *(Column(part, part, "mJ/token") for part in parts)]
-    caption = f"All energy, of prompts too, by {found.batch * found.generated_tokens:,} generated tokens. "
-    caption += "Parts for which no system has a figure have no column."
-    return TableData("Energy per generated token", [*columns, Column("sum", "sum", "mJ/token")], rows, caption)
-
-
-def _energy_figure(ran: Sequence[Compared]) -> list[Figure]:
-    there = [one for one in ran if one.energy_by_cause_j and one.energy_per_token_j and one.latency_s]
+def _bars(ran: Sequence[Compared]) -> list[Figure]:
+    there = [one for one in ran if one.energy_by_cell and one.energy_per_token_j]
     if not there:
         return []
-    parts = list(dict.fromkeys(part for one in there for part in one.energy_by_part_j or {}))
+    by = {one.system: one.energy_by_cell or {} for one in there}
+    scale = {one.system: (one.energy_per_token_j or 0.0) / J_PER_MJ / total_j(by[one.system]) for one in there}
+    keys = [key for key in dict.fromkeys(key for cells in by.values() for key in cells)]
     each = {
-        part: [
-            (one.energy_by_part_j or {}).get(part, 0.0)
-            / sum((one.energy_by_part_j or {}).values())
-            * (one.energy_per_token_j or 0.0)
-            / J_PER_MJ
-            for one in there
-        ]
-        for part in parts
-    }
-    names = [one.system for one in there]
+        key: [(cells[key].j or 0.0) * scale[name] if key in cells else 0.0 for name, cells in by.items()]
+        for key in keys
+    }  # fmt: skip
     caption = "The table above as bars" + ("." if len(there) == len(ran) else "; systems without energy are left out.")
     titles = {"xlabel": "system", "ylabel": "Energy [mJ/token]"}
-    return [stacked_bars("Energy per token by part", names, each, caption=caption, **titles)]
+    drawn = {key: values for key, values in each.items() if any(values)}
+    return [stacked_bars("Energy per token by cell", list(by), drawn, caption=caption, **titles)]
 
 
 def _phases(ran: Sequence[Compared]) -> TableData:

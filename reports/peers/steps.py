@@ -6,9 +6,11 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
 from pimloom.arch.units import J_PER_MJ, S_PER_MS
-from pimloom.systems.devices.boundary import by_part, parts_of
+from pimloom.energy.cells import Cell, total_j
+from pimloom.systems.devices.boundary import energy_by_cell
 from pimloom.systems.devices.device import Device, Share, device_of
-from pimloom.systems.devices.without_energy import HOST_DRAWS, standby_note
+from pimloom.systems.devices.sizes import memory_gb_s
+from pimloom.systems.devices.traits import devices_of, traits
 from pimloom.workload.batch import Batch
 
 
@@ -24,19 +26,20 @@ class Workload(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A step of all layers: time [ms], energy of a token [mJ] by part of the boundary, memory of the system [bytes],
-    the kind of work that takes longest by itself and its share of the step; or the reason why there is none. whole:
-    whether all that works has a figure in the energy."""
+    """A step of all layers: time [ms], energy of a token by cell [J], memory of the system [bytes], its devices and the
+    rate of all their data pins, the kind of work that takes longest by itself and its share of the step; or the reason
+    why there is none."""
 
     system: str
     workload: Workload
     reason: str | None = None
     step_ms: float | None = None
-    mj_by_part: dict[str, float] | None = None
+    cells: dict[str, Cell] | None = None
     memory_bytes: int | None = None
+    devices: int = 1
+    memory_gb_s: float = 0.0
     bound: str | None = None
     bound_share: float | None = None
-    whole: bool = True
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -45,8 +48,8 @@ class Found(NamedTuple):
 
     @property
     def mj_per_token(self) -> float | None:
-        """Of all parts that have a figure."""
-        return None if self.mj_by_part is None else sum(self.mj_by_part.values())
+        """Of all cells that have a figure."""
+        return None if self.cells is None else total_j(self.cells) / J_PER_MJ
 
 
 def step_on(system: System, llm: LlmSpec, work: Workload) -> Found:
@@ -66,14 +69,16 @@ def _run(device: Device, system: System, work: Workload) -> Found:
     device.check(batch)
     run = device.step(batch)
     bound, joules = run.bound(), run.energy_by_cause_j
-    parts = None if joules is None else by_part(joules, parts_of(system))
+    own = traits(system.kind).own_devices(system)
+    each = None if joules is None else {cause: j / work.batch for cause, j in joules.items()}
     return Found(
         system.name,
         work,
         step_ms=run.time_s / S_PER_MS,
-        mj_by_part=None if parts is None else {part: j / J_PER_MJ / work.batch for part, j in parts.items()},
+        cells=None if each is None else energy_by_cell(system, each, own),
         memory_bytes=device.capacity().memory_bytes,
+        devices=devices_of(system, own),
+        memory_gb_s=memory_gb_s(system, own),
         bound=bound.name if bound else None,
         bound_share=bound.share if bound else None,
-        whole=standby_note(system) != HOST_DRAWS,
     )

@@ -1,19 +1,23 @@
 """Study `peers`: the same decode steps on all systems that ship, side by side: who wins where, and why."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from pimloom.arch.files import prepare_folder
 from pimloom.arch.llm import load_llm
+from pimloom.arch.name_units import counted
 from pimloom.arch.names import list_names
 from pimloom.arch.system import load_system
-from pimloom.arch.units import GIB
+from pimloom.arch.units import GIB, J_PER_MJ
 from pimloom.arch.version import __version__
+from pimloom.energy.cells import CELLS, bounds_of, known_cells, leaves_open, ranking
+from pimloom.reports.compare.cells import sum_text
 from pimloom.reports.figures import lines
 from pimloom.reports.page import Card, Column, Figure, Page, Section, TableData
 from pimloom.reports.peers.steps import Found, Workload, step_on
 from pimloom.reports.reproduction import assumptions, counting, write_study
-from pimloom.systems.devices.boundary import PARTS, WHOLE
+from pimloom.systems.devices.sizes import by_size, most_by_size, size_text
 
 HERE = Path(__file__).parent
 MODELS = ("gpt3-xl", "gpt3-7b", "llama-2-7b")
@@ -36,7 +40,9 @@ def run_study(
         for system in loaded:
             found.append(step_on(system, load_llm(work.model), work))
             count()
-    points = [_flat(one) for one in found]
+    flat = [_flat(one) for one in found]
+    columns = dict.fromkeys(name for row in flat for name in row)
+    points = [{name: row.get(name) for name in columns} for row in flat]
     return write_study(folder, _page(found, workloads), points, points, [])
 
 
@@ -49,7 +55,7 @@ def _page(found: Sequence[Found], workloads: Sequence[Workload]) -> Page:
         "Systems side by side",
         "A decode step of the same models, batches and contexts on every system that ships, each as its file has it.",
         [
-            Section("Who wins where", "winners", WINNERS, [_winners(won)]),
+            Section("Who wins where", "winners", f"{WINNERS} {_open(won)}", [_winners(won), _cells(found)]),
             Section("Energy over throughput", "figures", FIGURES, figures),
             Section("Every step", "steps", STEPS, [_steps(found)]),
             Section("What does not run", "refused", REFUSED, [_refused(found)]),
@@ -61,13 +67,14 @@ def _page(found: Sequence[Found], workloads: Sequence[Workload]) -> Page:
 
 
 WINNERS = (
-    "The fastest and the thriftiest of those that run the workload. They are not of one size: memory tells how much "
-    "there is of each. A system of which something that works has no figure of energy is not the thriftiest."
+    "The systems are not of one size: devices and the rate of their data pins stand beside each, and who has most "
+    "tokens/s for each device and for each TB/s of memory. Energies are ranked over the same known cells only."
 )
 FIGURES = (
-    "Right and down is better. A line joins batches of one system, at the longest context. A system of which something "
-    "that works has no figure of energy has no line."
+    "Right and down is better, between systems with the same known cells: the number behind each name is how many of "
+    "the twelve it knows. A line joins batches of one system, at the longest context."
 )
+SIZES = {"device": "a device", "tb_s": "a TB/s of memory"}
 STEPS = "All layers; a dash: no figure. Bound: the kind of work that takes longest by itself, at its full rate."
 REFUSED = "In the words of the command line."
 
@@ -81,12 +88,34 @@ def _winner(work: Workload, found: Sequence[Found]) -> dict[str, object] | None:
     ran = _of(work, found)
     if not ran:
         return None
-    told = sorted((one for one in ran if one.mj_per_token and one.whole), key=lambda one: one.mj_per_token or 0.0)
+    by = {one.system: one for one in ran}
+    rates = {one.system: _by_size(one) for one in ran}
+    least = ranking({one.system: one.cells for one in ran})
+    most = {size: most_by_size(rates, size) for size in SIZES}
+    sums = {name: f"{name} {sum_text(one.cells, _j(one))}" for name, one in by.items() if one.cells}
+    alike = [_ordered([(sums[name], bounds_of(by[name].cells or {})) for name in names]) for names in least.alike]
     return {
         "workload": str(work), "fastest": ran[0].system, "step_ms": ran[0].step_ms,
-        "thriftiest": told[0].system if told else None, "mj": told[0].mj_per_token if told else None,
-        "why": _why(ran),
+        "size": size_text(ran[0].devices, ran[0].memory_gb_s),
+        "device": most["device"], "tb_s": most["tb_s"], "least": least.least,
+        "undecided": [one.cell for one in least.undecided], "alike": "; ".join(alike) or None, "why": _why(ran),
     }  # fmt: skip
+
+
+def _ordered(sums: Sequence[tuple[str, set[str]]]) -> str:
+    """Sums with their bounds, the smallest first, as one text: `<` where no bound leaves open which is smaller."""
+    said = sums[0][0]
+    for (_, bounds), (text, others) in pairwise(sums):
+        said += f" {'beside' if leaves_open(bounds, others) else '<'} {text}"
+    return said
+
+
+def _by_size(one: Found) -> dict[str, float | None]:
+    return by_size(one.tokens_per_s or 0.0, {"device": one.devices, "tb_s": one.memory_gb_s / 1000})
+
+
+def _j(one: Found) -> float:
+    return (one.mj_per_token or 0.0) * J_PER_MJ
 
 
 def _why(ran: Sequence[Found]) -> str:
@@ -104,35 +133,69 @@ def _bound(one: Found) -> str:
 
 def _winners(won: Sequence[dict[str, object]]) -> TableData:
     return TableData(
-        "Fastest and thriftiest",
+        "Who wins, for its size",
         [
             Column("workload", "workload"),
-            Column("fastest", "fastest"),
+            Column("device", "most tokens/s a device"),
+            Column("tb_s", "most tokens/s a TB/s"),
+            Column("fastest", "shortest step"),
+            Column("size", "its size"),
             Column("step_ms", "its step", "ms", format=",.3f"),
-            Column("thriftiest", "thriftiest"),
-            Column("mj", "its energy of a token", "mJ", format=",.1f"),
-            Column("why", "why: share of the step that work alone takes"),
+            Column("alike", "energy of a token over the same cells, mJ"),
+            Column("why", "why the shortest: share of the step that work alone takes"),
         ],
         won,
     )
 
 
+def _open(won: Sequence[dict[str, object]]) -> str:
+    """In how many workloads nobody needs the least energy of all systems, and the two cells that decide."""
+    left = [row for row in won if not row["least"]]
+    cells = list(dict.fromkeys(cell for row in left for cell in list(row["undecided"] or ())[:2]))
+    if not left:
+        return ""
+    said = f": {' and '.join(cells[:2])}, known of some and not of others, decide" if cells else ""
+    return f"Who needs the least of all systems is open in {len(left)} of {counted(len(won), 'workload')}{said}."
+
+
+def _cells(found: Sequence[Found]) -> TableData:
+    """What the energy of each system holds."""
+    by = {one.system: one.cells for one in found if one.cells}
+    rows: list[dict[str, object]] = [
+        {
+            "system": system,
+            "known": f"{len(known_cells(cells))} of {len(CELLS)}",
+            "unknown": ", ".join(cell for cell in CELLS if not cells[cell].known),
+            "bound": " and ".join(sorted(bounds_of(cells))) or None,
+            "without": ", ".join(dict.fromkeys(name for cell in cells.values() for name in cell.without)) or None,
+        }
+        for system, cells in by.items()
+    ]
+    columns = [Column("system", "system"), Column("known", "known cells"), Column("unknown", "unknown cells")]
+    columns += [Column("bound", "a bound"), Column("without", "without")]
+    return TableData("What is in the energy of each system", columns, rows, "Cells: see CONVENTIONS.md.")
+
+
 def _cards(won: Sequence[dict[str, object]]) -> list[Card]:
-    """How often each system wins."""
+    """How often each system wins for its size, and how large those with the shortest steps are."""
     cards = []
-    for what in ("fastest", "thriftiest"):
-        names = [str(row[what]) for row in won]
+    for size, said in SIZES.items():
+        names = [str(row[size]) for row in won if row[size]]
         for name in sorted(set(names), key=lambda name: (-names.count(name), name)):
-            cards.append(Card(f"{name} is the {what}", f"{names.count(name)} of {len(won)}", "", "workloads"))
+            cards.append(Card(f"{name}: most tokens/s {said}", f"{names.count(name)} of {len(won)}", "", "workloads"))
+    sized = [(str(row["fastest"]), str(row["size"])) for row in won]
+    for name, size in dict.fromkeys(sized):
+        cards.append(Card(f"{name}, of {size}, has the shortest step", f"{sized.count((name, size))} of {len(won)}"))
     return cards
 
 
 def _figure(model: str, context: int, found: Sequence[Found]) -> Figure | None:
     series: dict[str, list[tuple[float, float]]] = {}
     for one in found:
-        here = one.workload.model == model and one.workload.context == context and one.whole
+        here = one.workload.model == model and one.workload.context == context
         if here and one.tokens_per_s and one.mj_per_token:
-            series.setdefault(one.system, []).append((one.tokens_per_s, one.mj_per_token))
+            known = len(known_cells(one.cells or {}))
+            series.setdefault(f"{one.system}, {known}", []).append((one.tokens_per_s, one.mj_per_token))
     if not series:
         return None
     return lines(
@@ -143,10 +206,13 @@ def _figure(model: str, context: int, found: Sequence[Found]) -> Figure | None:
 
 def _flat(one: Found) -> dict[str, object]:
     model, batch, context = one.workload
-    parts = {f"{part} [mJ]": (one.mj_by_part or {}).get(part) for part in (*PARTS, WHOLE)}
+    cells = {f"{key} [mJ]": cell.j / J_PER_MJ for key, cell in (one.cells or {}).items() if cell.j is not None}
+    known = {"unknown": ", ".join(cell for cell in CELLS if not one.cells[cell].known)} if one.cells else {}
+    sizes = {f"tokens_per_s per {size}": rate for size, rate in _by_size(one).items()} if one.step_ms else {}
     return {
         "model": model, "batch": batch, "context": context, "system": one.system, "step_ms": one.step_ms,
-        "tokens_per_s": one.tokens_per_s, "mj_per_token": one.mj_per_token, **parts,
+        "tokens_per_s": one.tokens_per_s, "mj_per_token": one.mj_per_token, **cells, **known,
+        "devices": one.devices, "memory_gb_s": one.memory_gb_s, **sizes,
         "memory_bytes": one.memory_bytes, "bound": one.bound, "bound_share": one.bound_share, "reason": one.reason,
     }  # fmt: skip
 
@@ -157,20 +223,22 @@ def _steps(found: Sequence[Found]) -> TableData:
         if one.step_ms is not None and one.memory_bytes is not None:
             flat = _flat(one)
             told = f"{one.bound} {100 * (one.bound_share or 0.0):.0f} %" if one.bound else None
-            rows.append(flat | {"gib": one.memory_bytes / GIB, "told": told})
-    return TableData("Decode steps", list(_columns(rows)), rows)
+            mj = one.cells and sum_text(one.cells, _j(one))
+            rows.append(flat | {"gib": one.memory_bytes / GIB, "told": told, "mj": mj})
+    return TableData("Decode steps", list(_columns()), rows)
 
 
-def _columns(rows: Sequence[dict[str, object]]) -> Iterator[Column]:
+def _columns() -> Iterator[Column]:
     yield from (Column("model", "model"), Column("batch", "batch"), Column("context", "context", "tokens", format=","))
     yield Column("system", "system")
+    yield Column("devices", "devices")
+    yield Column("memory_gb_s", "memory", "GB/s", format=",.0f")
     yield Column("gib", "memory", "GiB", format=",.0f")
     yield Column("step_ms", "step", "ms", format=",.3f")
     yield Column("tokens_per_s", "throughput", "tokens/s", format=",.1f")
-    yield Column("mj_per_token", "energy of a token", "mJ", format=",.1f")
-    for part in (*PARTS, WHOLE):
-        if any(row[f"{part} [mJ]"] is not None for row in rows):
-            yield Column(f"{part} [mJ]", part, "mJ", format=",.1f")
+    yield Column("tokens_per_s per device", "a device", "tokens/s", format=",.1f")
+    yield Column("tokens_per_s per tb_s", "a TB/s", "tokens/s", format=",.1f")
+    yield Column("mj", "energy of a token", "mJ", align="right")
     yield Column("told", "bound")
 
 

@@ -1,14 +1,14 @@
 """Tables of one workload on several systems, and why the first is the first."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from pimloom.arch.name_units import counted, figure, some_layers
-from pimloom.arch.units import GIB, J_PER_MJ, S_PER_MS
+from pimloom.arch.name_units import counted, some_layers
+from pimloom.arch.units import GIB, S_PER_MS
+from pimloom.reports.compare.cells import LEGEND, cell_rows, sum_text, unknown_on_all
 from pimloom.reports.terminal.tables import show_line, show_rows
-from pimloom.systems.devices.boundary import AT_REST, WHOLE
+from pimloom.systems.devices.sizes import SIZES
 from pimloom.systems.serving.comparing import Compared, Comparison
-
-MARK = "*"  # at energies without power at rest
 
 
 def show_comparison(found: Comparison, page: Path | None) -> None:
@@ -32,7 +32,6 @@ def show_comparison(found: Comparison, page: Path | None) -> None:
             "rate": one.tokens_per_s,
             "energy": _energy(one),
             "power": one.power_w,
-            "area": one.area_mm2,
             "memory": f"{(one.memory_needed_bytes or 0) / GIB:,.2f} of {(one.memory_bytes or 0) / GIB:,.1f}",
         }
         for one in ran
@@ -45,12 +44,10 @@ def show_comparison(found: Comparison, page: Path | None) -> None:
         ("rate", "tokens/s|r", ",.5g"),
         ("energy", "mJ/token|r", ""),
         ("power", "W|r", ",.4g"),
-        ("area", "logic, mm²|r", ",.3g"),
         ("memory", "memory, GiB|r", ""),
     )
     show_rows(columns, rows)
-    if any(_without_rest(one) for one in ran):
-        show_line(f"{MARK}: what works alone; its power at rest has no figure")
+    _show_sizes(ran)
     _show_bounds(found)
     _show_energy(found)
     for one in found.systems:
@@ -59,6 +56,8 @@ def show_comparison(found: Comparison, page: Path | None) -> None:
     for note in found.notes:
         show_line(note)
     show_line(found.why)
+    if len(ran) > 1:
+        show_line(found.energy.why)
     if page:
         show_line(str(page))
 
@@ -76,14 +75,24 @@ def shared_by(found: Comparison) -> str:
 
 
 def _energy(one: Compared) -> str | None:
-    """Energy of a token [mJ], marked where power at rest is not in it."""
-    if one.energy_per_token_j is None:
+    """Energy of a token [mJ], marked where it is a bound."""
+    if one.energy_per_token_j is None or one.energy_by_cell is None:
         return None
-    return figure(one.energy_per_token_j / J_PER_MJ, 4) + f" {MARK}" * _without_rest(one)
+    return sum_text(one.energy_by_cell, one.energy_per_token_j)
 
 
-def _without_rest(one: Compared) -> bool:
-    return one.energy_by_cause_j is not None and AT_REST.isdisjoint(one.energy_by_cause_j)
+def _show_sizes(ran: Sequence[Compared]) -> None:
+    """How large each system is, and its rate for each unit of that."""
+    rows = [
+        {"system": one.system, "n": one.devices, "gb_s": one.memory_gb_s, "area": one.area_mm2, "usd": one.usd_per_h}
+        | (one.tokens_per_s_by_size or {})
+        for one in ran
+    ]
+    sizes = [("n", "devices|r", ","), ("gb_s", "memory, GB/s|r", ",.5g"), ("area", "logic, mm²|r", ",.3g")]
+    sizes += [("usd", "$/h|r", ",.4g")]
+    per = [(name, f"tokens/s per {said}|r", ",.4g") for name, said in SIZES.items()]
+    there = [column for column in (*sizes, *per) if any(row[column[0]] is not None for row in rows)]
+    show_rows((("system", "system", ""), *there), rows)
 
 
 def _show_bounds(found: Comparison) -> None:
@@ -112,14 +121,11 @@ def _show_bounds(found: Comparison) -> None:
 
 
 def _show_energy(found: Comparison) -> None:
-    tokens = found.batch * found.generated_tokens
-    there = [one for one in found.systems if one.energy_by_part_j is not None]
-    parts = [*found.boundary, *([WHOLE] if any(WHOLE in (one.energy_by_part_j or {}) for one in there) else [])]
-    rows = []
-    for one in there:
-        parted = one.energy_by_part_j or {}
-        each = {part: parted[part] / tokens / J_PER_MJ if part in parted else None for part in parts}
-        rows.append({"system": one.system} | each)
-    if rows:
-        show_rows((("system", "mJ/token inside", ""), *((part, f"{part}|r", ",.4g") for part in parts)), rows)
-        show_line("–: no figure for this part; the energy above leaves it out")
+    ledgers = {one.system: one.energy_by_cell for one in found.systems if one.energy_by_cell is not None}
+    if not ledgers:
+        return
+    rows = cell_rows(ledgers, found.batch * found.generated_tokens)
+    show_rows((("cell", "mJ/token", ""), *((name, f"{name}|r", "") for name in ledgers)), rows)
+    show_line(LEGEND)
+    if unknown := unknown_on_all(ledgers):
+        show_line(f"Unknown on all: {', '.join(unknown)}.")

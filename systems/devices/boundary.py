@@ -1,52 +1,205 @@
-"""The boundary over which energies of systems are compared: in which part of it each cause is spent."""
+"""In which cells of the one ledger of energy each system spends each of its causes, and where the figures are from."""
 
-from collections.abc import Mapping
-from math import fsum
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
+from pimloom.arch.attacc import AttAccSystem
 from pimloom.arch.composition import ComposedSystem
+from pimloom.arch.duplex_system import DuplexSystem
+from pimloom.arch.source import SET
 from pimloom.arch.system import System
+from pimloom.energy.cells import DEVICE, WEAKEST, Cell, Spent, ledger_of
+from pimloom.systems.devices.traits import devices_of
+from pimloom.systems.devices.without_energy import without_standby
 
-PARTS = ("DRAM", "interface", "logic", "static", "links", "host")
-WHOLE = "whole device"  # a figure that cannot be told apart: DRAM, interface, logic and static power together
-PART_OF = {  # cause of energy: the part of the boundary where it is spent
-    **dict.fromkeys(("background", "second_row_buffer", "activate", "read", "write", "refresh"), "DRAM"),
-    **dict.fromkeys(("gwrite", "g_act", "comp", "readres"), "DRAM"),  # COMPs of Newton and NeuPIMs: reads, MACs in them
-    **dict.fromkeys(("mac", "asic", "npu_mac", "npu_vector", "npu_scratchpad"), "logic"),
-    **dict.fromkeys(("pim", "active_standby", "precharge_standby"), "DRAM"),  # CENT's MACs: reads, MACs in them
-    **dict.fromkeys(("memory_controller", "buffers_static", "buffers", "instruction_buffer"), "logic"),
-    **dict.fromkeys(("near_memory", "control"), "logic"),
-    **dict.fromkeys(("cells", "dram"), "DRAM"),  # AttAcc: its way to the units is in it, for GPUs to their pins
-    **dict.fromkeys(("interposer", "tsv", "to_global", "to_group"), "interface"),  # AttAcc: of what moves
-    **dict.fromkeys(("multiply_add", "sram", "l1", "l2", "register"), "logic"),
-    "column": "DRAM",  # Duplex: its way to what computes is in it
-    "static": "static",
-    "links": "links",
-    "interface": "interface",
-    "npu_static": "static",
-    "link": "links",
-    "power x time": WHOLE,
+CORE, CORE_REST, IO, IO_REST, COMPUTE, COMPUTE_REST, CHIP, CHIP_REST = DEVICE
+LINKS, LINKS_REST = "dynamic links", "static links"
+REST = (CORE_REST, IO_REST, COMPUTE_REST, CHIP_REST)
+POWER_X_TIME = "power x time"
+
+
+class Place(NamedTuple):
+    """Cells of a cause. of: places of the system's file with its figures, or a module with constants of class `source`.
+    without: what is left out, which makes the figure a lower bound."""
+
+    cells: tuple[str, ...]
+    of: str
+    source: str = ""
+    without: tuple[str, ...] = ()
+
+
+def _each(places: Mapping[str, Place]) -> dict[str, Place]:
+    """Of names with spaces between them, each."""
+    return {cause: place for causes, place in places.items() for cause in causes.split()}
+
+
+IDD = "dram.current.{}"
+NO_REFRESH = ("refresh",)
+PIM_GPT = _each(
+    {
+        "activate": Place((CORE,), "dram.current.IDD0 energy.k_act"),
+        "read": Place((CORE,), "dram.current.IDD4R energy.k_rd"),
+        "write": Place((CORE,), "dram.current.IDD4W"),
+        "refresh": Place((CORE_REST,), "dram.current.IDD5B"),
+        "background": Place((CORE_REST,), "dram.current.IDD3N"),
+        "mac": Place((COMPUTE,), "dram.pim_unit.mac_power_mw"),
+        "interface": Place((IO,), "dram.io_pj_per_bit"),
+        "asic": Place((COMPUTE, COMPUTE_REST, CHIP, CHIP_REST), "npu.power_mw"),
+    }
+)
+NPU_PIM = _each(
+    {
+        "activate g_act": Place((CORE,), "dram.current.IDD0"),
+        "read gwrite readres": Place((CORE,), "dram.current.IDD4R"),
+        "write": Place((CORE,), "dram.current.IDD4W"),
+        "comp": Place((CORE, COMPUTE), "energy.comp_reads"),  # reads, and the MACs beside them
+        "refresh": Place((CORE_REST,), "dram.current.IDD5B"),
+        "background second_row_buffer": Place((CORE_REST,), "dram.current.IDD2N dram.current.IDD3N"),
+        "interface": Place((IO,), "dram.io_pj_per_bit"),
+        "npu_mac": Place((COMPUTE,), "energy.pj_per_mac energy.logic_scale"),
+        "npu_vector": Place((COMPUTE,), "energy.pj_per_vector_op energy.logic_scale"),
+        "npu_scratchpad": Place((CHIP,), "energy.pj_per_sram_byte energy.logic_scale"),
+        "npu_static": Place((IO_REST, COMPUTE_REST, CHIP_REST), "energy.static_w"),  # of the NPU that does nothing
+        "link": Place((LINKS,), "link.pj_per_bit"),
+    }
+)
+CENT = _each(
+    {
+        "activate": Place((CORE,), "energy.act_mw energy.act_ns"),
+        "read": Place((CORE,), "energy.read_mw energy.burst_ns"),
+        "write": Place((CORE,), "energy.write_mw energy.burst_ns"),
+        "pim": Place((CORE, COMPUTE), "energy.mac_factor energy.read_mw energy.mac_ns"),
+        "active_standby": Place((CORE_REST,), "energy.active_mw", without=NO_REFRESH),
+        "precharge_standby": Place((CORE_REST,), "energy.precharged_mw", without=NO_REFRESH),
+        "interface": Place((IO,), "energy.dq_pj_per_bit"),
+        "memory_controller": Place((IO,), "energy.transaction_mw energy.phy_mw"),
+        "link": Place((LINKS,), "energy.link_pj_per_bit"),
+        "buffers_static": Place((CHIP_REST,), "energy.global_buffer.static_mw energy.shared_buffer.static_mw"),
+        "buffers": Place((CHIP,), "energy.global_buffer.read_mw energy.shared_buffer.read_mw"),
+        "instruction_buffer": Place((CHIP, CHIP_REST), "energy.instruction_buffer.static_mw"),
+        "near_memory": Place((COMPUTE,), "energy.core_mw energy.reduction_mw energy.exponent_mw"),
+        "control": Place((COMPUTE, COMPUTE_REST), "energy.control_mw energy.control_activity"),
+    }
+)
+ATTACC = _each(
+    {
+        "dram": Place((CORE, IO), "energy/attacc.py", "secondary"),  # its way from the cells to the pins
+        "cells to_global to_group": Place((CORE,), "energy/attacc.py", "secondary"),
+        "tsv interposer": Place((IO,), "energy/attacc.py", "secondary"),
+        "multiply_add": Place((COMPUTE,), "energy/attacc.py", "secondary"),
+        "l1 l2 register sram": Place((CHIP,), "energy/attacc.py", "secondary"),
+        "links": Place((LINKS,), "energy/attacc.py", "secondary"),
+    }
+)
+DUPLEX = _each(
+    {
+        "column": Place((CORE, IO), "energy/duplex.py", "secondary"),  # its way to what computes
+        "activate": Place((CORE,), "energy/duplex.py", "secondary"),
+        "mac": Place((COMPUTE,), "energy/duplex.py", "secondary"),
+        "links": Place((LINKS,), "device.energy.node_pj_per_bit"),
+        "static": Place(REST, "device.energy.static_w"),
+    }
+)
+SERVED = {  # causes of a service, beside those of its iterations
+    "at rest": Place(REST, "idle_w energy.static_w", "derived"),
+    "drafts": Place(DEVICE, "--speculate", "derived"),
+    "link between pools": Place((LINKS,), "--link", "set"),
 }
-AT_REST = frozenset({  # causes that are power over time, whether or not something is done
-    "background", "active_standby", "precharge_standby", "buffers_static", "control", "static", "npu_static",
-    "power x time",
-})  # fmt: skip
+POOL = re.compile(r"^(prefill|decode): ")
 
 
-def parts_of(system: System) -> Mapping[str, str]:
-    """From cause to part. A composed system's causes are its units, memories, whose figure is of a bit on the pins, and
-    links."""
-    if system.kind != "composed":
-        return PART_OF
+def _of_roofline(system: System, tp: int) -> dict[str, Place]:
+    """One figure of all that a device has, links included unless they have one of their own."""
+    return {POWER_X_TIME: Place(DEVICE, "power_w"), "links": Place((LINKS,), "link.pj_per_bit")}
+
+
+def _of_attacc(system: System, tp: int) -> dict[str, Place]:
+    """On the buffer die, what a MAC reads crosses the TSVs; what a host that attends draws has no figure."""
+    spec = system.of_kind(AttAccSystem)
+    found = ATTACC | ({"cells": ATTACC["dram"]} if spec.stacks.placement == "buffer" else {})
+    for cause in ("multiply_add", "links") if spec.host else ():
+        found[cause] = found[cause]._replace(without=("the host's processors and links",))
+    return found
+
+
+def _of_duplex(system: System, tp: int) -> dict[str, Place]:
+    """Links between nodes may have no figure."""
+    assert system.duplex is not None
+    bare = system.of_kind(DuplexSystem).nodes > 1 and system.duplex.spec.energy.network_pj_per_bit is None
+    return DUPLEX | ({"links": DUPLEX["links"]._replace(without=("links between nodes",))} if bare else {})
+
+
+def _of_composed(system: System, tp: int) -> dict[str, Place]:
+    """Causes are its units, memories and links. What units at the banks read is in their own power; of standby, refresh
+    has no figure, nor has all of it where a part gives no currents."""
     spec = system.of_kind(ComposedSystem)
-    of = {**dict.fromkeys(spec.links, "links"), **dict.fromkeys(spec.memories, "interface")}
-    return PART_OF | {"peers": "links"} | of | dict.fromkeys(spec.units, "logic")
+    bare = tuple(
+        f"standby of {name}"
+        for name in spec.memories
+        if name not in system.parts or without_standby(system.parts[name])
+    )
+    found = {
+        name: Place((CORE, COMPUTE, CHIP) if unit.type == "gemv" else (COMPUTE, CHIP), f"units.{name}.power_w")
+        for name, unit in spec.units.items()
+    }
+    found |= {name: Place((CORE, IO), f"memories.{name}.pj_per_bit") for name in spec.memories}
+    found |= {name: Place((LINKS,), f"links.{name}.pj_per_bit") for name in spec.links}
+    standby = Place((CORE_REST,), "memories.part", "derived", without=(*NO_REFRESH, *bare))
+    return found | {"peers": Place((LINKS,), "peers.pj_per_bit"), "background": standby}
 
 
-def by_part(joules: Mapping[str, float], parts: Mapping[str, str] = PART_OF) -> dict[str, float]:
-    """Energy by part of the boundary.
+def _always(places: dict[str, Place]) -> Callable[[System, int], dict[str, Place]]:
+    return lambda system, tp: places
 
-    >>> by_part({"read": 1.0, "activate": 2.0, "mac": 0.5})
-    {'DRAM': 3.0, 'logic': 0.5}
+
+PLACES: Mapping[str, Callable[[System, int], dict[str, Place]]] = {
+    "pim": _always(PIM_GPT),
+    "npu_pim": _always(NPU_PIM),
+    "cent": _always(CENT),
+    "roofline": _of_roofline,
+    "attacc": _of_attacc,
+    "duplex": _of_duplex,
+    "composed": _of_composed,
+}
+
+
+def energy_by_cell(system: System, joules: Mapping[str, float], tp: int = 1) -> dict[str, Cell]:
+    """The ledger of a result: its energy by cause [J] of all devices, `tp` of which share each layer, by cell.
+
+    >>> from pimloom.arch.system import load_system
+    >>> ledger = energy_by_cell(load_system("gpu_a100"), {"power x time": 2.0})
+    >>> ledger["whole device"].bound, ledger["static compute"].within, ledger["dynamic links"].source
+    ('upper', ['whole device'], 'none')
     """
-    named = dict.fromkeys(parts[cause] for cause in joules)
-    return {part: fsum(j for cause, j in joules.items() if parts[cause] == part) for part in named}
+    places = PLACES[system.kind](system, tp) | SERVED
+    spent = [_spent(system, places[POOL.sub("", cause)], cause, j) for cause, j in joules.items()]
+    linked = any(LINKS in one.cells for one in spent)
+    alone = devices_of(system, tp) == 1 and not (system.kind == "composed" and system.of_kind(ComposedSystem).links)
+    return ledger_of(spent, ["links"] if alone and not linked else [])
+
+
+def _spent(system: System, place: Place, cause: str, j: float) -> Spent:
+    source = place.source or _class_of(system, place.of.split())
+    bound = "lower" if place.without else "estimate"
+    if cause.endswith(POWER_X_TIME) and source != "measured":  # the most that a device draws, all the time
+        bound = "upper"
+    return Spent(place.cells, j, source, ", ".join(place.of.split()), bound, place.without)
+
+
+def _class_of(system: System, places: Sequence[str]) -> str:
+    """The weakest class of the sources of these places."""
+    return max((_source_class(system, place) for place in places), key=WEAKEST.index)
+
+
+def _source_class(system: System, place: str) -> str:
+    """Of the comment on its line: the first tag, `assumed` without one, a standard."""
+    source = system.sources.get(place)
+    if source is None and system.duplex is not None:
+        source = system.duplex.sources.get(place.removeprefix("device."))
+    if source is None:
+        return "stated"
+    if source.file == SET:
+        return "set"
+    tags = re.findall(r"\[?\b(measured|paper|secondary|derived|design|recalled|assumed|JE[A-Z]*\d+)", source.text)
+    return ("standard" if tags[0].startswith("JE") else tags[0]) if tags else "stated"

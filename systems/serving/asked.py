@@ -25,7 +25,7 @@ from pimloom.systems.serving.decoding import (
     summary,
     workload_digest,
 )
-from pimloom.systems.serving.devices import tp_of
+from pimloom.systems.serving.devices import on_devices
 from pimloom.systems.serving.machine import Batch, Middle, Plan, serve_list
 from pimloom.systems.serving.notes import (
     channelled,
@@ -98,9 +98,9 @@ def batch_work(asked: Asked) -> Work[Served | Decoded]:
 
 def _deployment(asked: Asked, llm: LlmSpec) -> Deployment:
     fidelity, layers = asked.fidelity or "physical", layers_of(llm, asked.layers)
-    system = load_faithful(asked.system, asked.settings, fidelity)
+    system, tp = load_sharing(asked.system, asked.settings, fidelity, asked.tp)
     check_routing(system, llm)
-    return Deployment(system, llm, tp_of(system, asked.tp), 1 if asked.pp is None else asked.pp, layers, fidelity)
+    return Deployment(system, llm, tp, 1 if asked.pp is None else asked.pp, layers, fidelity)
 
 
 def layers_of(llm: LlmSpec, asked: int | None) -> int:
@@ -117,6 +117,11 @@ def load_faithful(system: str, settings: Sequence[str] | None, fidelity: str) ->
     if traits(kind_named(system)).departures:
         changed = {f"faults.{name}": FIDELITIES[fidelity] for name in Faults.__struct_fields__} | changed
     return load_system(system, changed)
+
+
+def load_sharing(system: str, settings: Sequence[str] | None, fidelity: str, tp: int | None) -> tuple[System, int]:
+    """The same, and how many devices share each layer; tp: as asked. Raises UserError."""
+    return on_devices(lambda more: load_faithful(system, [*(settings or ()), *more], fidelity), tp)
 
 
 def _check_traits(there: Deployment, asked: Asked) -> None:

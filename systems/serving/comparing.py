@@ -11,8 +11,9 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
 from pimloom.arch.version import __version__
+from pimloom.energy.cells import CELLS, Cell, Ranking, known_cells, ranking
 from pimloom.systems.devices.area import area_by_part_mm2, area_note, area_of_all_mm2, of_devices
-from pimloom.systems.devices.boundary import PARTS, by_part, parts_of
+from pimloom.systems.devices.boundary import energy_by_cell
 from pimloom.systems.devices.device import Device, device_of
 from pimloom.systems.devices.drawn import drawn
 from pimloom.systems.devices.padded import padded_notes
@@ -20,10 +21,11 @@ from pimloom.systems.devices.positions import beyond
 from pimloom.systems.devices.routing import routing_notes
 from pimloom.systems.devices.run import LIMITS, Run, behind
 from pimloom.systems.devices.shown import Shown, spans_of
-from pimloom.systems.devices.traits import traits
+from pimloom.systems.devices.sizes import SIZES, ahead, by_size, memory_gb_s, most_by_size
+from pimloom.systems.devices.traits import devices_of, traits
 from pimloom.systems.devices.without_energy import energy_note
 from pimloom.systems.serving import interpolation
-from pimloom.systems.serving.devices import tp_of, where_nothing_is_set
+from pimloom.systems.serving.devices import named_settings
 from pimloom.systems.serving.generation import Generated, check, generated
 from pimloom.systems.serving.stepping import Progress, Simulated, Wanted, longest, simulated
 from pimloom.systems.serving.why import why
@@ -41,7 +43,7 @@ LAYERS = (
     "systems, also where a run of one has them by itself."
 )
 WITH = "Times, energies and memory are of the whole model: embedding, LM head and sampling are in them."
-WHOLE = "what it needs of memory holds embedding and LM head, too"
+WHOLE_MODEL = "what it needs of memory holds embedding and LM head, too"
 
 
 class Phase(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,9 +61,10 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
     """A system of a comparison; `reason` says why it cannot run the workload, all else is None then.
 
-    energy_by_part_j: of all devices and tokens, by PARTS or WHOLE; a part that is not there has no figure. One
-    device has no links. tp: devices that share each layer. area_by_part_mm2: see `energy.gate_area`; it and memory_*
-    are of all devices.
+    energy_by_cell: of all devices and tokens, by `energy.cells.CELLS`, and figures of several cells by their names. tp:
+    devices that share each layer; devices: all of them, of which memory_*, area_* and usd_per_h are.
+    tokens_per_s_by_size: by the names of `SIZES`; None where a size is not known. area_by_part_mm2: see
+    `energy.gate_area`.
     """
 
     system: str
@@ -72,9 +75,13 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
     latency_s: float | None = None
     tokens_per_s: float | None = None
     energy_per_token_j: float | None = None
-    energy_by_part_j: dict[str, float] | None = None
+    energy_by_cell: dict[str, Cell] | None = None
     energy_by_cause_j: dict[str, float] | None = None
     power_w: float | None = None
+    devices: int | None = None
+    memory_gb_s: float | None = None
+    usd_per_h: float | None = None
+    tokens_per_s_by_size: dict[str, float | None] | None = None
     area_mm2: float | None = None
     area_by_part_mm2: dict[str, float | None] | None = None
     memory_needed_bytes: int | None = None
@@ -88,7 +95,9 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 
 class Comparison(Viewed, msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The same requests on several systems, in the order in which they were named. lm_head: whether embedding, LM head
-    and sampling are in times, energies and memory, of all systems. tp: as asked; None: each system has its own."""
+    and sampling are in times, energies and memory, of all systems. tp: as asked; None: each system has its own.
+    boundary: cells of energy that all systems know. first: the shortest latency, whatever its size; first_by_size: most
+    tokens/s for each unit of a size, None where it is not known of all, or open."""
 
     rows_in: ClassVar[str] = "systems"
     model: str
@@ -105,7 +114,9 @@ class Comparison(Viewed, msgspec.Struct, frozen=True, kw_only=True, dict=True):
     systems: list[Compared]
     notes: list[str]
     first: str
+    first_by_size: dict[str, str | None]
     why: str
+    energy: Ranking
     spec_digest: str
     version: str
 
@@ -126,40 +137,55 @@ class Comparison(Viewed, msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 def compare(
-    systems: Sequence[Callable[[], System]],
+    systems: Sequence[Callable[[], tuple[System, int]]],
     llm: LlmSpec,
     wanted: Wanted,
     tp: int | None = None,
+    prices: Sequence[float | None] = (),
     progress: Progress = lambda done, total: None,
 ) -> Comparison:
-    """Run the workload on each system. systems: what loads each; tp: devices that share each layer, None: as each
-    system has it. Raises UserError for a workload that none can run; what one system cannot is its reason."""
+    """Run the workload on each system. systems: what loads each, and how many of its devices share each layer; tp: as
+    asked, None: as each system has it; prices: of a device of each system [$/h]. Raises UserError for a workload that
+    none can run; what one system cannot is its reason."""
     found, every = list[Compared](), list[Generated]()
     loaded = [load() for load in systems]  # a system that is none is an error, not a row
-    check(llm, wanted, beside=loaded)
-    names = [system.name for system in loaded]
+    alone = [system for system, _ in loaded]
+    check(llm, wanted, beside=alone)
+    names = [system.name for system in alone]
     if twice := [name for name in names if names.count(name) > 1]:
         raise UserError(f"systems: two are called {twice[0]}; rename a file")
-    for n, system in enumerate(loaded):
+    for n, ((system, own), usd) in enumerate(zip(loaded, prices or [None] * len(loaded), strict=True)):
 
         def done(steps: int, total: int, n: int = n) -> None:
             progress(n * total + steps, len(loaded) * total)
 
         try:
-            one, told = _one(system, llm, wanted._replace(tp=tp_of(system, tp)), Shard(tp=wanted.tp), done)
+            one, told = _one(system, llm, wanted._replace(tp=own), Shard(tp=wanted.tp), usd, done)
         except UserError as error:
-            reason = where_nothing_is_set(system, str(error).removeprefix(f"{system.name}: "))
+            reason = named_settings(system, str(error).removeprefix(f"{system.name}: "))
             found.append(Compared(system=system.name, reason=reason))
             continue
         found.append(one)
         every.append(told)
     if not every:
         raise UserError("; ".join(f"{one.system} cannot run it: {one.reason}" for one in found))
+    asked = wanted.decisive() | ({"prices": list(prices)} if any(prices) else {})
+    compared = _comparison(llm, alone, wanted, found, tp, digest([one.digest for one in alone], llm.decisive(), asked))
+    compared.__dict__["told"] = every  # no field: their steps, of which some are simulated when they are asked for
+    return compared
+
+
+def _comparison(
+    llm: LlmSpec, systems: Sequence[System], wanted: Wanted, found: list[Compared], tp: int | None, spec_digest: str
+) -> Comparison:
+    """Who is the first, and by what."""
     ran = sorted((one for one in found if one.latency_s is not None), key=lambda one: one.latency_s or 0.0)
-    linked = {part for one in found for part in one.energy_by_part_j or ()}
     several = [one.system for one in ran if (one.tp or 1) > 1]
-    sending = {system.name: traits(system.kind).sending for system in loaded}
-    compared = Comparison(
+    sending = {system.name: traits(system.kind).sending for system in systems}
+    least = ranking({one.system: one.energy_by_cell for one in ran})
+    by = first_by_size(systems, ran, least)
+    reason = why(ran, [one for one in several if sending[one]], len(found))
+    return Comparison(
         model=llm.name,
         batch=wanted.batch,
         prompt_tokens=wanted.prompt,
@@ -170,19 +196,34 @@ def compare(
         layers=wanted.layers,
         model_layers=llm.num_hidden_layers,
         every=wanted.every,
-        boundary=[part for part in PARTS if part != "links" or several or "links" in linked],
+        boundary=[cell for cell in CELLS if all(cell in _known(one) for one in ran)],
         systems=found,
-        notes=notes(llm, loaded, wanted, found, asked=tp is not None),
+        notes=notes(llm, systems, wanted, found, asked=tp is not None),
         first=ran[0].system,
-        why=why(ran, [one for one in several if sending[one]], len(found)),
-        spec_digest=digest([system.digest for system in loaded], llm.decisive(), wanted.decisive()),
+        first_by_size=by,
+        why=" ".join(filter(None, (reason, ahead([one.system for one in ran], by)))),
+        energy=least,
+        spec_digest=spec_digest,
         version=__version__,
     )
-    compared.__dict__["told"] = every  # no field: their steps, of which some are simulated when they are asked for
-    return compared
 
 
-def _one(system: System, llm: LlmSpec, wanted: Wanted, asked: Shard, progress: Progress) -> tuple[Compared, Generated]:
+def _known(one: Compared) -> Sequence[str]:
+    return known_cells(one.energy_by_cell) if one.energy_by_cell else ()
+
+
+def first_by_size(systems: Sequence[System], ran: Sequence[Compared], least: Ranking) -> dict[str, str | None]:
+    """The system with most tokens/s for each unit of a size: by W who needs the least energy of a token; by area only
+    where it is of all logic."""
+    rates = {one.system: one.tokens_per_s_by_size or {} for one in ran}
+    partial = any(area_note(system) for system in systems if system.name in rates)
+    by = {size: most_by_size(rates, size) for size in SIZES}
+    return by | {"w": least.least} | ({"mm2": None} if partial else {})
+
+
+def _one(
+    system: System, llm: LlmSpec, wanted: Wanted, asked: Shard, usd: float | None, progress: Progress
+) -> tuple[Compared, Generated]:
     check(llm, wanted, beside=[system])
     device = device_of(system, llm, wanted.share)
     made = ops(llm, Batch.prefill([wanted.prompt]) if wanted.prompt else Batch.decode([1]), asked)
@@ -190,11 +231,11 @@ def _one(system: System, llm: LlmSpec, wanted: Wanted, asked: Shard, progress: P
         raise UserError(reason)
     steps = simulated(device, system, llm, wanted, progress)
     told = generated(steps, system, llm, wanted)
-    return _compared(device, system, llm, told, steps, wanted), told
+    return _compared(device, system, llm, told, steps, wanted, usd), told
 
 
 def _compared(
-    device: Device, system: System, llm: LlmSpec, told: Generated, steps: Simulated, wanted: Wanted
+    device: Device, system: System, llm: LlmSpec, told: Generated, steps: Simulated, wanted: Wanted, usd: float | None
 ) -> Compared:
     room = device.capacity()
     alike = next(iter([*steps.prompts, *steps.decode.values()])).devices
@@ -202,6 +243,10 @@ def _compared(
         alike = told.devices  # those of all nodes
     tokens = layer_need(llm, Batch.decode([longest(wanted)] * wanted.batch), Shard(), wanted.layers).cache
     kept = int(tokens * room.cache_bytes_per_token / layer_need(llm, ONE, Shard(), wanted.layers).cache)
+    devices, gb_s = devices_of(system, wanted.tp), memory_gb_s(system, wanted.tp)
+    area, price = area_of_all_mm2(system, wanted.tp), None if usd is None else usd * devices
+    sizes = {"device": devices, "memory_gb_s": gb_s, "w": told.power_w, "mm2": area, "usd_per_h": price}
+    joules = told.energy_by_cause_j
     return Compared(
         system=told.system,
         tp=wanted.tp,
@@ -210,10 +255,14 @@ def _compared(
         latency_s=told.latency_s,
         tokens_per_s=told.tokens_per_s,
         energy_per_token_j=told.energy_per_token_j,
-        energy_by_part_j=None if told.energy_by_cause_j is None else by_part(told.energy_by_cause_j, parts_of(system)),
-        energy_by_cause_j=told.energy_by_cause_j,
+        energy_by_cell=None if joules is None else energy_by_cell(system, joules, wanted.tp),
+        energy_by_cause_j=joules,
         power_w=told.power_w,
-        area_mm2=area_of_all_mm2(system, wanted.tp),
+        devices=devices,
+        memory_gb_s=gb_s,
+        usd_per_h=price,
+        tokens_per_s_by_size=by_size(told.tokens_per_s, sizes),
+        area_mm2=area,
         area_by_part_mm2=of_devices(area_by_part_mm2(system), wanted.tp) or None,
         memory_needed_bytes=alike * (room.weight_bytes + kept),
         memory_bytes=alike * room.memory_bytes,
@@ -253,15 +302,15 @@ def notes(
     alike: dict[str, list[str]] = {}
     for system, row in zip(systems, found, strict=True):
         has, there = traits(system.kind), row.reason is None
-        applies = {has.not_here: wanted.outside, has.sending: (row.tp or 1) > 1, WHOLE: has.sequence == "own"}
-        applies |= {has.static: "static" in (row.energy_by_part_j or {})}
+        applies = {has.not_here: wanted.outside, has.sending: (row.tp or 1) > 1, WHOLE_MODEL: has.sequence == "own"}
+        applies |= {has.static: "npu_static" in (row.energy_by_cause_j or {})}
         applies |= {area_note(system) or "": bool(row.area_mm2)}
         applies |= dict.fromkeys(beyond(llm, longest(wanted)), has.beyond)
         for said, is_so in applies.items():
             if said and is_so and there:
                 alike.setdefault(said, []).append(system.name)
     for system, row in zip(systems, found, strict=True):
-        told = row.energy_by_part_j is not None
+        told = row.energy_by_cell is not None
         for note in (energy_note(system, row.tp or 1, told=told), interpolation.said(row.interpolation_error)):
             if note and row.reason is None:
                 alike.setdefault(note, []).append(system.name)

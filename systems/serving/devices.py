@@ -1,6 +1,7 @@
-"""How many devices share each layer, and what a user who cannot set a system's places is told of them."""
+"""How many devices share each layer, and how errors of several systems name their settings."""
 
 import re
+from collections.abc import Callable
 
 from pimloom.arch.error import UserError
 from pimloom.arch.system import System
@@ -12,34 +13,41 @@ SETTINGS = re.compile(r"--set [\w.]+(?:=[\w.]*\w)?(?: (?:and )?--set [\w.]+(?:=[
 def tp_of(system: System, asked: int | None) -> int:
     """Devices that share each layer: as asked, else as the system's file has it. Raises UserError."""
     has = traits(system.kind)
-    own = has.own_devices(system)
     if asked is not None and asked < 1:
         raise UserError(f"--tp {asked}: expected at least 1")
     if asked is not None and has.own_place and system.where(has.own_place).startswith("--set "):
         raise UserError(f"--tp {asked}: --set {has.own_place} says so, too; leave one of the two out")
-    if asked == 1 < own:
-        said = f"{system.name} has {own} devices that share each layer; write --set {has.own_place}=1"
-        raise UserError(f"--tp 1: {said}")
-    return own if asked is None else asked
+    return has.own_devices(system) if asked is None else asked
 
 
-def where_nothing_is_set(system: System, reason: str) -> str:
-    """The reason of a command without `--set`: devices by `--tp`, other places in a file.
+def on_devices(load: Callable[[list[str]], System], asked: int | None) -> tuple[System, int]:
+    """A system, and how many of its devices share each layer. One device of a system whose file has several is the
+    system with one. load: what loads it with further settings. Raises UserError."""
+    system = load([])
+    tp, has = tp_of(system, asked), traits(system.kind)
+    if tp == 1 < has.own_devices(system):
+        system = load([f"{has.own_place}=1"])
+    return system, tp
+
+
+def named_settings(system: System, said: str) -> str:
+    """An error or a reason of one of several systems: devices by `--tp`, other settings with the system's name.
 
     >>> from pimloom.arch.system import load_system
     >>> duplex = load_system("duplex")
-    >>> where_nothing_is_set(duplex, "take 6 (--set devices=6)")
+    >>> named_settings(duplex, "take 6 (--set devices=6)")
     'take 6 (--tp 6)'
-    >>> where_nothing_is_set(duplex, "take 16 (--set nodes=2 --set devices=8), or pim=none")
-    'take 16 (nodes: 2 and devices: 8 in a copy of its file), or pim=none'
+    >>> named_settings(duplex, "take 16 (--set nodes=2 --set devices=8), or --set pim: none")
+    'take 16 (--set duplex:nodes=2 --set duplex:devices=8), or --set duplex:pim: none'
     """
     own = traits(system.kind).own_place
-    reason = re.sub(r"^--set (?=[\w.=]+: )", "", reason)
+    if own and system.where(own).startswith("--set "):
+        own = ""  # where the user gave their number
 
     def told(found: re.Match[str]) -> str:
         places = [place.split("=") for place in re.split(r" ?(?:and )?--set ", found[0])[1:]]
-        if len(places) == 1 and places[0][0] == own and places[0][1:] != ["1"]:  # one device is what no --tp takes
+        if len(places) == 1 and places[0][0] == own:
             return " ".join(["--tp", *places[0][1:]])
-        return f"{' and '.join(': '.join(place) for place in places)} in a copy of its file"
+        return found[0].replace("--set ", f"--set {system.name}:")
 
-    return SETTINGS.sub(told, reason)
+    return SETTINGS.sub(told, said)

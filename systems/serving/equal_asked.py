@@ -2,20 +2,22 @@
 
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
-from pimloom.arch.system import load_system
+from pimloom.arch.system import System, load_system
 from pimloom.systems.asked import COMPARED, GENERATED, Asked, Work
 from pimloom.systems.devices.padded import padded_notes
 from pimloom.systems.devices.routing import routing_notes
 from pimloom.systems.devices.traits import traits
-from pimloom.systems.serving.asked import layers_of, load_faithful
+from pimloom.systems.serving.asked import layers_of, load_sharing
 from pimloom.systems.serving.comparing import Comparison, compare
-from pimloom.systems.serving.devices import tp_of
 from pimloom.systems.serving.generation import Generated, check, generate
 from pimloom.systems.serving.interpolation import bends, chosen
+from pimloom.systems.serving.options.prices import parse_price
 from pimloom.systems.serving.stepping import CHUNK, Wanted, contexts_of
+from pimloom.systems.settings import settings_by_system
 
 MANY, FEWER = 32, 16  # decode iterations that are worth a word, and what to ask for instead: as `compare` has it
 
@@ -23,7 +25,8 @@ MANY, FEWER = 32, 16  # decode iterations that are worth a word, and what to ask
 def generation_work(asked: Asked) -> Work[Generated]:
     """Generation on one system. Raises UserError."""
     fidelity, prompt = asked.fidelity or "physical", asked.prompt or 0
-    llm, system = load_llm(asked.model), load_faithful(asked.system, asked.settings, fidelity)
+    llm = load_llm(asked.model)
+    system, tp = load_sharing(asked.system, asked.settings, fidelity, asked.tp)
     if fidelity == "released" and (prompt or not traits(system.spec.kind).released):
         raise UserError(f"--fidelity released: no simulator of {system.name} computes prompts; leave it out")
     batch, every = (1 if value is None else value for value in (asked.batch, asked.every))
@@ -33,7 +36,7 @@ def generation_work(asked: Asked) -> Work[Generated]:
         generate=GENERATED if asked.generate is None else asked.generate,
         chunk=CHUNK if asked.chunk is None else asked.chunk,
         every=every,
-        tp=tp_of(system, asked.tp),
+        tp=tp,
         layers=layers_of(llm, asked.layers),
         fidelity=fidelity,
         outside=asked.lm_head,
@@ -62,10 +65,13 @@ def comparison_work(
     lm_head: bool,
     generate: int | None,
     tp: int | None,
+    settings: Sequence[str] | None = None,
+    price: str | None = None,
     **equal: int,
 ) -> Work[Comparison]:
-    """Generation on several systems. generate: None where nobody asked for it; tp: None: as each system has it; equal:
-    what else `Wanted` has. Raises UserError."""
+    """Generation on several systems. generate: None where nobody asked for it; tp: None: as each system has it;
+    settings: `SYSTEM:KEY=VALUE`; price: dollars an hour for a device, of all systems or of each; equal: what else
+    `Wanted` has. Raises UserError."""
     if not systems:
         raise UserError("systems: expected names or paths, separated by commas, such as pim_gpt,npu_only")
     if twice := [name for name in systems if systems.count(name) > 1]:
@@ -76,6 +82,16 @@ def comparison_work(
         raise UserError(f"--tp {tp}: expected at least 1")
     wanted = Wanted(fidelity="physical", outside=lm_head, tp=tp or 1, **asked)
     check(llm, wanted, COMPARED if generate is None else None, [load_system(name) for name in systems])
-    loads = [partial(load_faithful, name, None, "physical") for name in systems]
+    each = settings_by_system(settings or (), systems)
+    prices = parse_price(price, len(systems), "of each system")
+    loads = [partial(_load, name, mine, tp) for name, mine in zip(systems, each, strict=True)]
     title = f"{llm.name} on {len(systems)} systems"
-    return Work(title, partial(compare, loads, llm, wanted, tp))
+    return Work(title, partial(compare, loads, llm, wanted, tp, prices))
+
+
+def _load(name: str, settings: Sequence[str], tp: int | None) -> tuple[System, int]:
+    """A system of a comparison, whose errors name its settings by it."""
+    try:
+        return load_sharing(name, settings, "physical", tp)
+    except UserError as error:
+        raise UserError(str(error).replace("--set ", f"--set {Path(name).stem}:")) from None

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pimloom.arch.name_units import figure
+from pimloom.systems.devices.sizes import size_text
 
 if TYPE_CHECKING:
     from pimloom.systems.serving.comparing import Compared, Phase
@@ -30,10 +31,17 @@ def why(ran: Sequence["Compared"], sending_free: Sequence[str] = (), asked: int 
     unlike = first.system in sending_free and second.system not in sending_free
     free = f" What devices send takes no time on {first.system}, and is in that of {second.system}." * unlike
     return (
-        f"{first.system} ends first, {times} times as fast as {second.system}: it "
+        f"{_sized(first)} ends first, {times} times as fast as {_sized(second)}: it "
         f"gains {_ms(gains[gained])} in {said[gained]}{but}. In {said[gained]} {_bounded(first, gained)}; "
         f"{_bounded(second, gained)}.{free}"
     )
+
+
+def _sized(one: "Compared") -> str:
+    """A system with its size, without which its rate says little."""
+    if one.devices is None or one.memory_gb_s is None:
+        return one.system
+    return f"{one.system} ({size_text(one.devices, one.memory_gb_s)})"
 
 
 def _time(one: "Compared", phase: str) -> float:

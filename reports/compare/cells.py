@@ -1,0 +1,93 @@
+"""The ledger of energy of several systems as rows: a cell each, with the class of its source."""
+
+from collections.abc import Mapping
+from string import ascii_lowercase
+
+from pimloom.arch.name_units import figure
+from pimloom.arch.units import J_PER_MJ
+from pimloom.energy.cells import CELLS, NONE, Cell, bounds_of, total_j
+
+SUM = "sum"
+LEGEND = (
+    "A letter: the energy is in the figure of several cells below, which cannot be told apart. –: unknown, and not in "
+    "the sum. 0 none: the system has no such part. ≤, ≥: at most, at least so much; a sum is at least so much where a "
+    "cell other than the host's is unknown."
+)
+HOST = CELLS[-2:]  # which no system has a figure of
+SIGNS = {"upper": "≤ ", "lower": "≥ "}
+
+
+def unknown_on_all(ledgers: Mapping[str, Mapping[str, Cell]]) -> list[str]:
+    """Cells for which no system has a figure."""
+    return [cell for cell in CELLS if not any(ledger[cell].known for ledger in ledgers.values())]
+
+
+def cell_rows(ledgers: Mapping[str, Mapping[str, Cell]], tokens: int) -> list[dict[str, str]]:
+    """A row for each cell that some system knows, for each figure of several cells, and for the sum [mJ of a token];
+    `cell` and a column for each system."""
+    several = list(dict.fromkeys(key for ledger in ledgers.values() for key in ledger if key not in CELLS))
+    letters = dict(zip(several, ascii_lowercase, strict=False))
+    unknown = unknown_on_all(ledgers)
+    rows = [
+        {"cell": cell} | {name: _text(ledger[cell], letters, tokens) for name, ledger in ledgers.items()}
+        for cell in CELLS
+        if cell not in unknown
+    ]
+    rows += [
+        {"cell": f"{letters[key]}: {_short(key)}"}
+        | {name: _text(ledger[key], {}, tokens) if key in ledger else "" for name, ledger in ledgers.items()}
+        for key in several
+    ]
+    sums = {name: sum_text(ledger, total_j(ledger) / tokens) for name, ledger in ledgers.items()}
+    return [*rows, {"cell": SUM} | sums]
+
+
+def sum_text(ledger: Mapping[str, Cell], joules: float) -> str:
+    """A sum [mJ], marked as a bound where a figure is one, or where cells other than the host's are unknown."""
+    bounds = bounds_of(ledger)
+    if any(not ledger[cell].known for cell in CELLS if cell not in HOST):
+        bounds = bounds | {"lower"}
+    sign = SIGNS[next(iter(bounds))] if len(bounds) == 1 else "~ " if bounds else ""
+    return sign + figure(joules / J_PER_MJ, 4)
+
+
+def source_rows(ledgers: Mapping[str, Mapping[str, Cell]]) -> list[dict[str, str | None]]:
+    """Where each figure is from."""
+    return [
+        {
+            "system": name,
+            "cell": key,
+            "source": cell.source,
+            "where": cell.where,
+            "without": ", ".join(cell.without) or None,
+            "bound": cell.bound if cell.bound != "estimate" else None,
+        }
+        for name, ledger in ledgers.items()
+        for key, cell in ledger.items()
+        if cell.j is not None and cell.source != NONE
+    ]
+
+
+def _text(cell: Cell, letters: Mapping[str, str], tokens: int) -> str:
+    within = [letters[key] for key in cell.within]
+    if cell.j is None:
+        return ", ".join(within) or "–"
+    own = f"{SIGNS.get(cell.bound or '', '')}{figure(cell.j / tokens / J_PER_MJ, 4)} {cell.source}"
+    return " + ".join([own, *within])
+
+
+def _short(key: str) -> str:
+    """
+    >>> _short("dynamic compute + static compute")
+    'dynamic and static compute'
+    """
+    by = dict[str, list[str]]()
+    for cell in key.split(" + "):
+        state, _, part = cell.partition(" ")
+        by.setdefault(part, []).append(state)
+    if "" in by or "device" in by:
+        return key
+    states = dict[str, list[str]]()
+    for part, some in by.items():
+        states.setdefault(" and ".join(some), []).append(part)
+    return "; ".join(f"{some} {', '.join(parts)}" for some, parts in states.items())

@@ -1,0 +1,95 @@
+"""How large a system is: devices, memory bandwidth, area; and what its rate comes to for each of these."""
+
+from collections.abc import Mapping, Sequence
+
+from pimloom.arch.attacc import AttAccSystem
+from pimloom.arch.cent import CentSystem
+from pimloom.arch.composition import ComposedSystem
+from pimloom.arch.duplex_system import DuplexSystem
+from pimloom.arch.name_units import counted, figure
+from pimloom.arch.npu_pim import NpuPimSystem
+from pimloom.arch.pim_system import PimSystem
+from pimloom.arch.roofline import RooflineSystem
+from pimloom.arch.system import System
+from pimloom.systems.devices.traits import devices_of
+
+SIZES = {"device": "device", "memory_gb_s": "GB/s of memory", "w": "W", "mm2": "mm² of logic", "usd_per_h": "$/h"}
+STACK_CHANNELS = 16  # of HBM3, as AttAcc's stacks have them
+PROCESSORS = 2  # of a host: its file has one of them
+
+
+def memory_gb_s(system: System, tp: int) -> float:
+    """Peak rate of the data pins of all memories of all devices [GB/s], of which `tp` share each layer. What units at
+    the banks read is not limited by it.
+
+    >>> from pimloom.arch.system import load_system
+    >>> [round(memory_gb_s(load_system(name), tp)) for name, tp in (("gpu_a100", 2), ("pim_gpt", 1), ("duplex", 4))]
+    [3110, 256, 13312]
+    """
+    devices, spec = devices_of(system, tp), system.spec
+    match spec:
+        case RooflineSystem():
+            return spec.memory_gb_s * devices
+        case PimSystem() | NpuPimSystem():
+            return system.memory.peak_gb_s * spec.dram.channels * devices
+        case CentSystem():
+            assert system.aim is not None
+            return system.aim.part.peak_gb_s * system.aim.spec.channels * devices
+        case DuplexSystem():
+            assert system.duplex is not None
+            return system.duplex.stack_gb_s * system.duplex.spec.stacks * devices
+        case AttAccSystem():
+            stacks = spec.stacks.each * system.memory.peak_gb_s * STACK_CHANNELS
+            return (spec.gpu.memory_gb_s + stacks) * devices + (
+                PROCESSORS * spec.host.memory_gb_s if spec.host else 0.0
+            )
+        case ComposedSystem():
+            each = (
+                system.parts[name].peak_gb_s * memory.channels if name in system.parts else memory.gb_s
+                for name, memory in spec.memories.items()
+            )
+            return sum(each) * devices
+    raise AssertionError(spec)
+
+
+def by_size(rate: float, sizes: Mapping[str, float | None]) -> dict[str, float | None]:
+    """A rate for each unit of these sizes; None where a size is not known."""
+    return {name: rate / size if size else None for name, size in sizes.items()}
+
+
+def most_by_size(rates: Mapping[str, Mapping[str, float | None]], size: str) -> str | None:
+    """The system with the largest rate for a unit of this size; None unless all have one, or if the first two are
+    equal.
+
+    >>> most_by_size({"a": {"w": 1.0}, "b": {"w": 2.0}}, "w"), most_by_size({"a": {"w": 1.0}, "b": {"w": None}}, "w")
+    ('b', None)
+    """
+    found = {system: each[size] for system, each in rates.items()}
+    known = sorted((rate for rate in found.values() if rate is not None), reverse=True)
+    if len(known) < max(len(found), 2) or known[0] == known[1]:
+        return None
+    return next(system for system, rate in found.items() if rate == known[0])
+
+
+def size_text(devices: int, gb_s: float) -> str:
+    """
+    >>> size_text(4, 13312.0), size_text(1, 256.0)
+    ('4 devices, 13.3 TB/s', '1 device, 256 GB/s')
+    """
+    rate = f"{figure(gb_s / 1000, 3)} TB/s" if gb_s >= 1000 else f"{figure(gb_s, 3)} GB/s"
+    return f"{counted(devices, 'device')}, {rate}"
+
+
+def ahead(names: Sequence[str], winners: Mapping[str, str | None]) -> str:
+    """Who is the fastest for each unit of a size, in a sentence; empty for one system alone."""
+    if len(names) < 2:
+        return ""
+    by = dict[str, list[str]]()
+    for size, name in winners.items():
+        if name:
+            by.setdefault(name, []).append(SIZES[size])
+    return f"Most tokens/s per {'; per '.join(f'{_and(sizes)}: {name}' for name, sizes in by.items())}." if by else ""
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and per ".join(names)
