@@ -1,4 +1,4 @@
-"""Files appear whole or not at all, in the folder that was asked for."""
+"""Files appear whole or not at all, in the folder that was asked for; those of one command appear together."""
 
 import csv
 import errno
@@ -6,15 +6,135 @@ import io
 import json
 import math
 import os
+import signal
 import stat
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import asdict, is_dataclass
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pimloom.arch.error import UserError
+from pimloom.arch.error import GateError, UserError
 from pimloom.arch.inputs import was_read
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class _Outputs:
+    """What one command has written beside its places, and the folders that it has made."""
+
+    def __init__(self) -> None:
+        self.files: list[tuple[Path, Path]] = []  # written, place
+        self.folders: list[Path] = []
+        self.process = os.getpid()
+
+    def appear(self) -> None:
+        """All files take their places, or none does; no interrupt comes in between. Raises UserError."""
+        many = len(self.files) > 1
+        old = [(place, _beside(place)) for _, place in self.files if many and place.exists()]
+        replaced: list[Path] = []
+        with uninterrupted():
+            try:
+                for place, name in old:
+                    with writing(place):
+                        _name_too(place, name)
+                for written, place in self.files:
+                    replaced.append(place)
+                    with writing(place):
+                        os.replace(written, place)
+            except BaseException:
+                for place in replaced:
+                    with suppress(OSError):
+                        os.replace(was, place) if (was := dict(old).get(place)) else place.unlink()
+                raise
+            finally:
+                for _, name in old:
+                    with suppress(OSError):
+                        name.unlink()
+            self.files, self.folders = [], []
+
+    def drop(self) -> None:
+        """What has not appeared goes, and the folders in which nothing is."""
+        for written, _ in self.files:
+            with suppress(OSError):
+                written.unlink()
+        for folder in reversed(self.folders):
+            with suppress(OSError):
+                folder.rmdir()
+
+
+_outputs: ContextVar[_Outputs | None] = ContextVar("outputs", default=None)
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """Files that are written within appear together in the end; if it fails none does, and new empty folders go.
+
+    Inside another one it is part of that. A gate that does not hold, or a reader of stdout that ends, is no failure.
+    """
+    if _own_outputs():
+        yield
+        return
+    outputs = _Outputs()
+    before = _outputs.set(outputs)
+    try:
+        yield
+        outputs.appear()
+    except BaseException as error:
+        cause = error.__context__ if isinstance(error, SystemExit) else error
+        if isinstance(cause, GateError | BrokenPipeError):
+            outputs.appear()
+        raise
+    finally:
+        _outputs.reset(before)
+        outputs.drop()
+
+
+def appear() -> None:
+    """Let what is written so far appear now: the rest of the command only prints. Raises UserError."""
+    if outputs := _own_outputs():
+        outputs.appear()
+
+
+def _own_outputs() -> _Outputs | None:
+    """Those of this process: one that is forked has none."""
+    outputs = _outputs.get()
+    return outputs if outputs and outputs.process == os.getpid() else None
+
+
+def _name_too(place: Path, name: Path) -> None:
+    """Give a file another name."""
+    try:
+        os.link(place, name)
+    except OSError:  # a file system without links, or another user's file
+        import shutil
+
+        shutil.copy2(place, name)
+
+
+def _beside(place: Path) -> Path:
+    return place.with_name(f".{os.urandom(8).hex()}.part")
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Signals that come within are heeded behind it. In other threads than the main one none is heeded anyway."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {number: handler for number in SIGNALS if (handler := signal.getsignal(number)) is not None}
+    try:
+        for number, handler in before.items():
+            if handler != signal.SIG_IGN:
+                signal.signal(number, lambda number, _: came.append(number))
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
 
 
 def prepare_folder(path: str | Path) -> Path:
@@ -23,26 +143,15 @@ def prepare_folder(path: str | Path) -> Path:
 
     folder = Path(path)
     with _in_one_line(f"cannot write to {_shown(folder)}", "choose another folder with --out"):
+        if outputs := _own_outputs():
+            outputs.folders += reversed([path for path in (folder, *folder.parents) if not path.exists()])
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             return folder
 
 
-@contextmanager
-def new_folders(path: str | Path) -> Iterator[None]:
-    """Folders up to `path` that are made within go again, if they are empty, when what is within fails."""
-    missing = [folder for folder in (Path(path), *Path(path).parents) if not folder.exists()]
-    try:
-        yield
-    except BaseException:
-        for folder in missing:
-            with suppress(OSError):
-                folder.rmdir()
-        raise
-
-
 def write_atomic(path: str | Path, content: str | bytes, *, own: bool = False) -> None:
-    """Replace the file `path` by `content` in one step; on failure the old file stays. own: as for `replacing`.
+    """Replace the file `path` by `content` in one step, see `replacing`; on failure the old file stays.
 
     A device or a pipe (`/dev/null`, `/dev/stdout`) is written to, never replaced.
     """
@@ -86,9 +195,9 @@ def inert(text: str) -> str:
     return text
 
 
-def write_json(path: str | Path, value: object) -> None:
-    """Write `value` as JSON: sorted keys, final newline; NaN and infinity raise ValueError."""
-    write_atomic(path, json_text(value))
+def write_json(path: str | Path, value: object, *, own: bool = False) -> None:
+    """Write `value` as JSON: sorted keys, final newline; NaN and infinity raise ValueError. own: see `replacing`."""
+    write_atomic(path, json_text(value), own=own)
 
 
 def json_text(value: object) -> str:
@@ -99,10 +208,12 @@ def json_text(value: object) -> str:
 
 @contextmanager
 def replacing(path: str | Path, *, own: bool = False) -> Iterator[BinaryIO]:
-    """A file to write the new content of `path` to: it takes its place in the end, or goes on failure or interrupt.
+    """A file to write the new content of `path` to: it takes its place in the end, with other outputs of the command
+    (see `together`), or goes on failure or interrupt.
 
     The new file has the old one's mode. A device or a pipe is written to, never replaced. own: the file is not the
-    user's, and may have been read. Raises OSError (see `writing`), UserError for a file that the command has read.
+    user's, takes its place at once, and may have been read. Raises OSError (see `writing`), UserError for a file that
+    the command has read.
     """
     path = Path(path)
     if not own:
@@ -113,9 +224,9 @@ def replacing(path: str | Path, *, own: bool = False) -> Iterator[BinaryIO]:
             yield file
         return
     path = path.resolve()
-    if not path.name:  # the root
+    if not path.name or path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    temporary = path.with_name(f".{os.urandom(8).hex()}.part")
+    temporary = _beside(path)
     try:
         with open(temporary, "xb") as file:
             if path.is_file():
@@ -123,7 +234,10 @@ def replacing(path: str | Path, *, own: bool = False) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        if not own and (outputs := _own_outputs()):
+            outputs.files.append((temporary, path))
+        else:
+            os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):
             temporary.unlink()
@@ -173,6 +287,8 @@ def _is_number(text: str) -> bool:
 
 
 def _plain(value: Any) -> object:
+    from dataclasses import asdict, is_dataclass  # takes as long to load as the rest
+
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     if hasattr(value, "tolist"):

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from pimloom.arch.cache import cache_folder
+from pimloom.arch.cache import private_folder
 from pimloom.arch.error import UserError
 from pimloom.arch.scalar import scalar
 from pimloom.arch.source import SET, short
@@ -74,11 +74,10 @@ def kept(text: str, type_: type[Kept], make: Callable[[], Kept]) -> Kept:
 
 
 def _place(text: str, type_: Any) -> Path | None:
-    """Where a text is kept; None: there is no folder for it, as where nobody has a home."""
-    with suppress(OSError, UserError):
-        asked = sha256(_makers() + repr(type_).encode() + text.encode("utf-8", "surrogatepass"))
-        return cache_folder() / "texts" / asked.hexdigest()[:32]
-    return None
+    """Where a text is kept; None: there is no private folder for it, as where nobody has a home."""
+    asked = sha256(_makers() + repr(type_).encode() + text.encode("utf-8", "surrogatepass"))
+    folder = private_folder("texts")
+    return folder / asked.hexdigest()[:32] if folder else None
 
 
 @cache
@@ -97,7 +96,6 @@ def _makers() -> bytes:
 def _keep(place: Path, data: bytes) -> None:
     from pimloom.arch.files import write_atomic
 
-    place.parent.mkdir(exist_ok=True)
     oldest = time.time() - OLD_S
     with os.scandir(place.parent) as entries:
         for old in [entry.path for entry in entries if entry.stat().st_mtime < oldest]:

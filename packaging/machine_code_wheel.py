@@ -59,7 +59,7 @@ def _own_copy() -> Iterator[Path]:
 
 
 def _add_machine_code(copy: Path) -> None:
-    """Lay the machine code beside the sources of this copy."""
+    """Compile the kernels afresh, whatever a cache has, and lay their machine code beside the sources of this copy."""
     (copy / MADE).mkdir()
     with tempfile.TemporaryDirectory() as folder:  # the rooms as the package that they are
         package = Path(folder, "pimloom")
@@ -69,4 +69,5 @@ def _add_machine_code(copy: Path) -> None:
                 (package / path.name).symlink_to(path)
         command = [sys.executable, "-m", "pimloom.cycle_sim.compiled", str(copy / MADE)]
         paths = os.pathsep.join([folder, *filter(None, [os.environ.get("PYTHONPATH")])])  # pip's own is there, too
-        subprocess.run(command, cwd=folder, env=os.environ | {"PYTHONPATH": paths}, check=True)
+        plain = {key: value for key, value in os.environ.items() if not key.startswith("PIMLOOM_")}
+        subprocess.run(command, cwd=folder, env=plain | {"PYTHONPATH": paths}, check=True)

@@ -1,5 +1,25 @@
 """pimloom: exact cycles, energy and reports for processing-in-memory LLM accelerators."""
 
+import _signal  # type: ignore[import-not-found]  # `signal` itself is read from a file, and may be interrupted
+import os
+import sys
+
+
+def end_silently(number: int, _: object) -> None:
+    """A signal's handler while the command starts: it ends the process, and nothing is there to say."""
+    os._exit(128 + number)
+
+
+def is_command() -> bool:
+    """Whether this process is the `pimloom` command, or `python -m pimloom`, and not another program that uses us."""
+    name = os.path.basename(sys.argv[0]) if getattr(sys, "argv", None) else ""
+    return name == "pimloom" or (name == "-m" and "pimloom" in sys.orig_argv)
+
+
+if is_command() and _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+    _signal.signal(_signal.SIGINT, end_silently)
+
+# ruff: noqa: E402 an interrupt of what follows is no traceback any more
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -10,7 +30,7 @@ _root = Path(__file__).resolve().parent.parent
 if (_root / "arch" / "command.py").is_file() and (_root / "pyproject.toml").is_file():
     __path__.append(str(_root))
 
-from pimloom.arch.version import __version__ as __version__  # noqa: E402 as the line above finds it
+from pimloom.arch.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from pimloom import fabric as fabric

@@ -7,6 +7,7 @@ import signal
 import sys
 from functools import partial
 
+from pimloom import end_silently
 from pimloom.lean import put_off
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # threads spin as they start; matrices are small here
@@ -30,15 +31,13 @@ def _end(codes: list[int]) -> None:
 
 
 def run() -> None:
-    """Run the command. An interrupt while its modules load ends it at once, without a traceback."""
+    """Run the command. An interrupt while its modules load ends it at once with code 130, without a traceback."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, end_silently)
     gc.set_threshold(*SELDOM)
     put_off()
     from pimloom.cli import main as begin
 
-    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
     begin()
 
 

@@ -11,6 +11,8 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from pimloom import end_silently
+from pimloom.arch.files import together
 from pimloom.arch.inputs import begin
 from pimloom.arch.version import __version__
 from pimloom.failing import say
@@ -100,6 +102,20 @@ app = typer.Typer(
 
 def main() -> None:
     """Entry point: errors are one line on stderr; exit codes as CONVENTIONS.md has them."""
+    alone = signal.getsignal(signal.SIGINT) is end_silently
+    try:
+        code = _run(alone)
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    if alone or code == INTERRUPTED:  # else one more would be a traceback of what Python does at exit
+        signal.signal(signal.SIGINT, end_at_once)
+    if code == INTERRUPTED:
+        print("pimloom: interrupted; nothing half-written", file=sys.stderr)
+    raise SystemExit(code if isinstance(code, int) else 0)
+
+
+def _run(alone: bool) -> object:
+    """The command's exit code. alone: from now on an interrupt is an exception, until the command has ended."""
     mend_streams()
     debug = "--debug" in sys.argv
     arguments = [a for a in sys.argv[1:] if a != "--debug"]
@@ -110,27 +126,30 @@ def main() -> None:
     begin()
     raised = Raised()
     try:
+        if alone:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         with remembered_by(raised):
-            code = app(args=arguments or ["--help"], prog_name="pimloom", standalone_mode=False)
+            with together():
+                code = app(args=arguments or ["--help"], prog_name="pimloom", standalone_mode=False)
+                raised.check()
+                if code == INTERRUPTED:  # typer has turned the exception into its code
+                    raise KeyboardInterrupt
             sys.stdout.flush()
             raised.check()
+        return code
     except Exception as error:
         if debug:
             import traceback
 
             traceback.print_exc()
-        code = INTERRUPTED if raised.interrupted else say(error, shown=debug)
+        return INTERRUPTED if raised.interrupted else say(error, shown=debug)
     except SystemExit as end:  # typer and rich end a process whose output nobody reads
         if not isinstance(end.__context__, BrokenPipeError):
             raise
-        code = say(end.__context__)
-    except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, end_at_once)  # else one more would be a traceback of what Python does at exit
-        code = INTERRUPTED
-    if code == INTERRUPTED:  # typer may have turned the exception into its code
-        signal.signal(signal.SIGINT, end_at_once)
-        print("pimloom: interrupted; nothing half-written", file=sys.stderr)
-    raise SystemExit(code if isinstance(code, int) else 0)
+        return say(end.__context__)
+    finally:
+        if alone:
+            signal.signal(signal.SIGINT, end_at_once)
 
 
 def _version(asked: bool) -> None:

@@ -8,6 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from pimloom.arch.document import nearest
 from pimloom.arch.error import GateError, UserError, one_line
+from pimloom.arch.files import together
 from pimloom.arch.inputs import begin
 
 P = ParamSpec("P")
@@ -33,7 +34,8 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
         bound.apply_defaults()
         begin()
         try:
-            return function(*args, **kwargs)
+            with together():
+                return function(*args, **kwargs)
         except GateError as error:
             if error.found is None:
                 raise

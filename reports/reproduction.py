@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from pimloom.arch.error import GateError
-from pimloom.arch.files import write_atomic, write_json, write_table_csv
+from pimloom.arch.files import together, write_atomic, write_json, write_table_csv
 from pimloom.reports.page import Card, Claim, ClaimLine, Column, Page, Section, TableData, render
 
 Progress = Callable[[int, int], None]
@@ -61,12 +61,12 @@ def write_study(
 ) -> Path:
     """Write `results.csv` (flat points), `results.json` (results, checks), `more` files and `index.html`, which it
     returns."""
-    html = render(page)
-    write_table_csv(folder / "results.csv", points)
-    write_json(folder / "results.json", {"results": results, "checks": checks})
-    for name, text in (more or {}).items():
-        write_atomic(folder / name, text)
-    write_atomic(folder / "index.html", html)
+    with together():
+        write_table_csv(folder / "results.csv", points)
+        write_json(folder / "results.json", {"results": results, "checks": checks})
+        for name, text in (more or {}).items():
+            write_atomic(folder / name, text)
+        write_atomic(folder / "index.html", render(page))
     return folder / "index.html"
 
 

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from pimloom.arch.files import SIGNALS as SIGNALS
+
 SHOW_CURSOR = "\x1b[?25h"
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 Handler = Callable[[int, FrameType | None], Any]
 Hook = Callable[["sys.UnraisableHookArgs"], Any]
 

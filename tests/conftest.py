@@ -34,8 +34,7 @@ if "PIMLOOM_CACHE" not in os.environ:
     own.mkdir(parents=True, exist_ok=True)
     for name in ("yowasp", "kernels"):  # what `make setup` has compiled for this machine
         with suppress(FileExistsError, UserError):  # linked before, or by another worker; or no home to write to
-            (cache_folder() / name).mkdir(exist_ok=True)
-            (own / name).symlink_to(cache_folder() / name)
+            (own / name).symlink_to(cache_folder(name))
     os.environ["PIMLOOM_CACHE"] = str(own)
     OBJECTS = " ".join([sys.executable, "-S", "-E", str(ROOT / "tests" / "object_cache.py"), str(own / "objects")])
 

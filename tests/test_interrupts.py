@@ -135,6 +135,57 @@ def test_what_is_remembered_is_raised_once(own_handler):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+# interrupts itself when it begins the Nth import, open or exec behind the first line of pimloom; as the command, or -m
+START = """
+import os, runpy, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+moment, module = int(sys.argv[1]), sys.argv[2] == "-m"
+left = [moment]
+def watch(event, arguments):
+    if event in ("import", "open", "exec") and getattr(sys.modules.get("pimloom"), "__doc__", None):
+        left[0] -= 1
+        if not left[0]:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.argv = ["-m" if module else "/usr/bin/pimloom", "--version"]
+sys.orig_argv = ["python", "-m", "pimloom", "--version"] if module else sys.argv
+sys.addaudithook(watch)
+if module:
+    runpy.run_module("pimloom", run_name="__main__", alter_sys=True)
+from pimloom.__main__ import main
+sys.exit(main())
+"""
+
+
+def started(moment: int, how: str) -> tuple[int, str]:
+    command = [sys.executable, "-c", START, str(moment), how]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(("moment", "how"), [(1, "-m"), (2, "command"), (40, "-m"), (150, "command"), (100_000, "-m")])
+def test_an_interrupt_while_the_command_starts_is_no_traceback(moment, how):
+    code, said = started(moment, how)
+    assert code == (0 if moment == 100_000 else 130) and said in ("", "pimloom: interrupted; nothing half-written\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["command", "-m"])
+def test_nor_at_any_other_moment(how):
+    """From the entry into pimloom to the end of the process."""
+    step, code, moments = 7, 130, 0
+    while code == 130:
+        code, said = started(1 + moments * step, how)
+        assert said in ("", "pimloom: interrupted; nothing half-written\n"), moments * step
+        moments += 1
+    assert code == 0 and moments > 20
+
+
+def test_a_program_that_uses_pimloom_has_its_own_interrupts():
+    script = f"{HEED}import pimloom; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_report_is_interrupted_at_any_moment(seed, tmp_path):

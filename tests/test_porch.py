@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -119,11 +120,10 @@ def modules_of_python() -> set[str]:
 def test_a_kernel_that_is_not_there_is_compiled_once_and_it_is_said(tmp_path):
     """Without a terminal, too. A small one is not there: compiled it is as all others are."""
     missing = ["pimloom.cycle_sim.advance:refresh_until"]
-    (tmp_path / "kernels").mkdir()
+    own = shutil.copytree(library.kept_in(), tmp_path / "kernels", ignore=shutil.ignore_patterns("*.lock", "tmp*"))
     for name, _, *kinds in library.listed():
-        if name not in missing:
-            made = library.place(name, kinds)
-            (tmp_path / "kernels" / made.name).symlink_to(made.resolve())
+        if name in missing:
+            (own / library.place(name, kinds).name).unlink()
     command = [sys.executable, "-m", "pimloom", "run", "pim_gpt", "--model", "gpt2", "--generate", "1", "--json", "-"]
     environment = os.environ | {"PIMLOOM_CACHE": str(tmp_path), "PIMLOOM_KERNELS": ""}
     said = []

@@ -132,7 +132,7 @@ class ShortAtTwo(Timer):
     ],
 )
 def test_what_proofs_rest_on_can_fail(tmp_path, monkeypatch, place, broken, part, name, task):
-    monkeypatch.setattr("pimloom.rtl.flow.prove.cache_folder", lambda: tmp_path)
+    monkeypatch.setattr("pimloom.rtl.flow.prove.cache_folder", lambda room: tmp_path / room)
     monkeypatch.setattr(f"pimloom.rtl.formal.{place}", broken)
     with tools(names=[YOSYS]) as at_hand:
         assert ask(at_hand, small_table(load_part(part).value), name, 0, task, "yices").said != "PASS"
@@ -142,7 +142,7 @@ def test_what_proofs_rest_on_can_fail(tmp_path, monkeypatch, place, broken, part
 @pytest.mark.parametrize("bits", [0, 4])
 def test_a_wait_that_is_not_the_rules_is_no_state(tmp_path, monkeypatch, bits):
     """Constant, in all timers of a sequencer; or given, in one rule."""
-    monkeypatch.setattr("pimloom.rtl.flow.prove.cache_folder", lambda: tmp_path)
+    monkeypatch.setattr("pimloom.rtl.flow.prove.cache_folder", lambda room: tmp_path / room)
     if not bits:
         monkeypatch.setattr("pimloom.rtl.sequencer.Timer", Short)
     with tools(names=[YOSYS]) as at_hand:
@@ -186,7 +186,7 @@ def owes_little(s):
 @pytest.mark.slow
 @pytest.mark.parametrize(("holds", "result"), [(settles, "not violated"), (owes_little, "FAILED")])
 def test_what_induction_leaves_open_is_searched_from_reset(tmp_path, monkeypatch, holds, result):
-    monkeypatch.setattr("pimloom.rtl.flow.prove.cache_folder", lambda: tmp_path)
+    monkeypatch.setattr("pimloom.rtl.flow.prove.cache_folder", lambda room: tmp_path / room)
     assert DEPTH["search"] == 60
     monkeypatch.setitem(DEPTH, "search", 6)  # deep enough for these two
     monkeypatch.setitem(PROPERTIES, "bus", Property(holds, lambda s: iter([Const(1)]), ()))

@@ -131,7 +131,7 @@ TINY = {kind.__name__: Block("", partial(lambda kind, part: kind(), kind)) for k
 
 def empty(folder: Path) -> Path:
     """A cache without results, but with the compiled tools."""
-    compiled = cache_folder() / "yowasp"
+    compiled = cache_folder("yowasp")
     with tools():
         (folder / "yowasp").symlink_to(compiled)
     return folder

@@ -63,7 +63,7 @@ def test_mismatches_come_in_order_and_what_is_missing_is_one():
 
 
 def test_simulators_that_nobody_used_for_long_go(tmp_path, monkeypatch):
-    monkeypatch.setattr("pimloom.rtl.flow.simulator.build.cache_folder", lambda: tmp_path)
+    monkeypatch.setattr("pimloom.rtl.flow.simulator.build.cache_folder", lambda room: tmp_path / room)
     kept = tmp_path / "simulators"
     for name in ("old", "new"):
         (kept / name).mkdir(parents=True)

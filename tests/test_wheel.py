@@ -85,6 +85,16 @@ def test_wheel_carries_machine_code_for_any_python(dist):
 
 
 @pytest.mark.slow
+def test_no_machine_code_of_a_wheel_is_from_the_cache(dist, monkeypatch, tmp_path):
+    """Its digests need no key, and what is in the cache is no part of it."""
+    with zipfile.ZipFile(next(dist.glob("*.whl"))) as file:
+        for name in [name for name in file.namelist() if "/compiled/made/" in name]:
+            (tmp_path / Path(name).name).write_bytes(file.read(name))
+    monkeypatch.setattr(library, "MADE", tmp_path)
+    assert all(library.read_code(made) for made in tmp_path.iterdir())
+
+
+@pytest.mark.slow
 def test_two_wheels_that_are_built_at_once_are_the_same(sources, tmp_path):
     copy = tmp_path / "copy"
     copy_files(sources, copy)

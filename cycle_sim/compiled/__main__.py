@@ -1,12 +1,15 @@
 """All kernels that are known, compiled ahead, as many at a time as there are cores: `python -m
-pimloom.cycle_sim.compiled [FOLDER]`, into the cache, and to that folder."""
+pimloom.cycle_sim.compiled [FOLDER]`, into the cache, or for a wheel to that folder, with nothing from the cache."""
 
+import os
 import shutil
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
 from pimloom.arch.files import write_atomic
 from pimloom.cycle_sim.compiled import library
@@ -15,8 +18,8 @@ from pimloom.cycle_sim.cores import cores
 OLD_DAYS = 90
 
 
-def make_all(folder: Path | None = None) -> int:
-    """Compile what is not there yet; returns how many. folder: takes all of it, too."""
+def make_all() -> int:
+    """Compile what is not there yet; returns how many."""
     longest_first = sorted(library.listed(), key=lambda row: -row[1])
     known = [(library.place(name, kinds), name, kinds) for name, _, *kinds in longest_first]
     tidy(library.kept_in(), {place for place, *_ in known}, version("numba"))
@@ -24,25 +27,31 @@ def make_all(folder: Path | None = None) -> int:
     with ThreadPoolExecutor(cores()) as pool:
         for future in [pool.submit(library.make, *job) for job in jobs]:
             future.result()
-    if folder:
-        for place, *_ in known:
-            shutil.copy(place, folder)
     return len(jobs)
+
+
+def fill(folder: Path) -> None:
+    """Compile all kernels afresh, into a folder of a wheel: nothing comes from a cache."""
+    with TemporaryDirectory() as fresh, patch.dict(os.environ, PIMLOOM_CACHE=fresh):
+        make_all()
+        for name, _, *kinds in library.listed():
+            made = library.place(name, kinds)
+            library.write_sealed(folder / made.name, library.read_code(made) or b"", b"")
 
 
 def tidy(folder: Path, known: set[Path], numba: str) -> None:
     """Remove what another version of numba made, and what is not `known` and OLD_DAYS old: its source has changed."""
     folder.mkdir(parents=True, exist_ok=True)
-    made_by, oldest = folder / "numba", time.time() - OLD_DAYS * 24 * 3600
+    made_by, key, oldest = folder / "numba", folder / "key", time.time() - OLD_DAYS * 24 * 3600
     other = made_by.exists() and made_by.read_text() != numba
-    for file in set(folder.iterdir()) - {made_by}:
+    for file in set(folder.iterdir()) - {made_by, key}:
         if (other and file.suffix != ".lock") or (file not in known and file.stat().st_mtime < oldest):
             if file.is_dir():  # a maker that was killed leaves one
                 shutil.rmtree(file)
             else:
                 file.unlink(missing_ok=True)
-    write_atomic(made_by, numba)
+    write_atomic(made_by, numba, own=True)
 
 
 if __name__ == "__main__":
-    make_all(Path(sys.argv[1]) if len(sys.argv) > 1 else None)
+    fill(Path(sys.argv[1])) if len(sys.argv) > 1 else make_all()

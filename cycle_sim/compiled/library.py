@@ -1,6 +1,8 @@
 """Where the machine code of kernels lies: beside this file in a wheel, else in the cache, where it is made once.
 
-A file's name tells the kernel, and by a digest the kinds of its arguments and the sources that it is made from.
+A file's name tells the kernel, and by a digest the kinds of its arguments and the sources that it is made from. Its
+last bytes are a digest of its name and code, in the cache with a key that is the user's. A file is opened once; only
+if the digest is right, what was opened is loaded.
 """
 
 import ctypes
@@ -12,11 +14,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
-from hashlib import sha256
+from hashlib import blake2b, sha256
 from pathlib import Path
-from struct import Struct
+from stat import S_ISREG
 from typing import Any, NamedTuple
 
 from pimloom.arch.cache import cache_folder
@@ -34,7 +36,9 @@ MAKER = "pimloom.cycle_sim.compiled.build"
 _MAKERS = ("arguments.py", "build.py", "indices.py", "instructions.py", "kernel.py")
 MAKERS = tuple(Path(__file__).with_name(name) for name in _MAKERS)
 RELOCATABLE = b"\1"  # type of an ELF file
-ELF, HEADER = b"\x7fELF", Struct("<4s36xQ10xHH2x")  # 64 bits; its sections stand last: where, size of one, how many
+SEAL_BYTES, KEY_BYTES = 32, 32
+AS_IT_IS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # no link, and no wait for a pipe
+OPENED = "/proc/self/fd"
 Machine = Callable[[list[int], object], Callable[[], Any]]  # words, and what must live as long as the call
 _silent = list[bool]()
 _watched = list[Callable[[], None]]()
@@ -42,16 +46,20 @@ _watched = list[Callable[[], None]]()
 
 def machine(name: str, kinds: tuple[str, ...]) -> Machine:
     """The machine code of a kernel for these kinds of arguments, which is made if there is none."""
-    found = place(name, kinds)
-    if not is_whole(found):
+    file = place(name, kinds)
+    loaded = _load(file)
+    if loaded is None:
         for before in _watched[::2]:
             before()
         try:
-            make(found, name, kinds)
+            make(file, name, kinds)
         finally:
             for after in _watched[1::2]:
                 after()
-    return _called(_load(found), name)
+        loaded = _load(file)
+    if loaded is None:
+        raise UserError(f"{file} is not what was written there; set PIMLOOM_CACHE to another folder")
+    return _called(loaded, name)
 
 
 def watch(before: Callable[[], None], after: Callable[[], None]) -> None:
@@ -65,45 +73,128 @@ def make(file: Path, name: str, kinds: Sequence[str]) -> None:
     if LISTED_ONLY:
         raise RuntimeError(f"{LIST} lacks {json.dumps([name, *kinds])}")
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with open(f"{file}.lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            try:
-                if not is_whole(file):
-                    _compile(file, name, kinds)
-            finally:
-                Path(lock.name).unlink(missing_ok=True)
+        with _alone(Path(f"{file}.lock")):
+            if not is_whole(file):
+                damaged = os.path.lexists(file)
+                _remove(file)
+                _compile(file, name, kinds, damaged)
     except OSError as error:
         where = f"cannot keep compiled kernels in {file.parent}"
         raise UserError(f"{where}: {error.strerror}; set PIMLOOM_CACHE to a folder") from None
 
 
-def _compile(file: Path, name: str, kinds: Sequence[str]) -> None:
-    if not _silent:
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Inside, no other process holds this lock; its file goes behind."""
+    if lock.is_symlink() or lock.is_dir():
+        _remove(lock)
+    held = os.open(lock, AS_IT_IS | os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        lock.unlink(missing_ok=True)
+        os.close(held)
+
+
+def _remove(file: Path) -> None:
+    import shutil
+
+    if file.is_dir() and not file.is_symlink():
+        shutil.rmtree(file)
+    else:
+        file.unlink(missing_ok=True)
+
+
+def _compile(file: Path, name: str, kinds: Sequence[str], damaged: bool) -> None:
+    if damaged or not _silent:
         seconds = next((s for other, s, *rest in listed() if [other, *rest] == [name, *kinds]), None)
         long = "" if seconds is None else f", about {seconds} s"
-        print(f"pimloom: note: compiling {name.removeprefix('pimloom.')} once{long}", file=sys.stderr)
-    command = [sys.executable, "-P", "-m", MAKER, str(file), name, *kinds]
-    plain = {key: value for key, value in os.environ.items() if not key.startswith("NUMBA_")}
-    made = subprocess.run(command, check=False, capture_output=True, text=True, cwd=file.parent, env=plain)
-    if made.returncode:
-        for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):  # told by Python, or by the linker
-            if os.strerror(number) in made.stderr:
-                raise OSError(number, os.strerror(number))
-        raise RuntimeError(f"{name} does not compile:\n{made.stderr}")
+        why = " again, as its machine code in the cache is damaged" if damaged else " once"
+        print(f"pimloom: note: compiling {name.removeprefix('pimloom.')}{why}{long}", file=sys.stderr)
+    from tempfile import TemporaryDirectory  # seldom, as all that is compiled
+
+    with TemporaryDirectory(dir=file.parent) as folder:
+        made = Path(folder, "kernel")
+        command = [sys.executable, "-P", "-m", MAKER, str(made), name, *kinds]
+        plain = {key: value for key, value in os.environ.items() if not key.startswith("NUMBA_")}
+        ran = subprocess.run(command, check=False, capture_output=True, text=True, cwd=folder, env=plain)
+        if not ran.returncode:
+            write_sealed(file, made.read_bytes(), _key(file.parent))
+            return
+    for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):  # told by Python, or by the linker
+        if os.strerror(number) in ran.stderr:
+            raise OSError(number, os.strerror(number))
+    raise RuntimeError(f"{name} does not compile:\n{ran.stderr}")
+
+
+def write_sealed(file: Path, code: bytes, key: bytes) -> None:
+    """Write machine code and its digest, in one step. key: b"" in a wheel. Raises UserError."""
+    from pimloom.arch.files import write_atomic
+
+    write_atomic(file, code + _seal(file.name, code, key), own=True)
+
+
+def read_code(file: Path) -> bytes | None:
+    """The machine code in a file; None if there is none, or it is not what was written."""
+    found = _opened(file)
+    if found is None:
+        return None
+    os.close(found[0])
+    return found[1]
 
 
 def is_whole(file: Path) -> bool:
-    """Whether the file is there and not cut off, as a full disk or a copy may leave it: it would end the process."""
+    """Whether the file is there and as it was written: a damaged one would end the process."""
+    return read_code(file) is not None
+
+
+def _opened(file: Path) -> tuple[int, bytes] | None:
+    """A descriptor of a file, open for reading, and the machine code in it, whose digest is right; else None."""
     try:
-        with file.open("rb") as code:
-            head, size = code.read(HEADER.size), os.fstat(code.fileno()).st_size
+        descriptor = os.open(file, AS_IT_IS)
     except OSError:
-        return False
-    if len(head) < HEADER.size:
-        return False
-    magic, sections, each, number = HEADER.unpack(head)
-    return magic != ELF or size >= sections + each * number
+        return None
+    with suppress(OSError):
+        if S_ISREG(os.fstat(descriptor).st_mode):
+            with open(descriptor, "rb", closefd=False) as opened:
+                data = opened.read()
+            code, seal = data[:-SEAL_BYTES], data[-SEAL_BYTES:]
+            if code and seal == _seal(file.name, code, b"" if file.parent == MADE else _key(file.parent)):
+                return descriptor, code
+    os.close(descriptor)
+    return None
+
+
+def _seal(name: str, code: bytes, key: bytes) -> bytes:
+    return blake2b(name.encode() + b"\0" + code, key=key, digest_size=SEAL_BYTES).digest()
+
+
+def _key(folder: Path) -> bytes:
+    """The user's key of a folder of kernels, which is made if there is none. Raises OSError, UserError."""
+    from pimloom.arch.files import write_atomic
+
+    file = folder / "key"
+    if key := _key_in(file):
+        return key
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        if (key := _key_in(file)) is None:
+            key = os.urandom(KEY_BYTES)
+            _remove(file)
+            write_atomic(file, key, own=True)
+        return key
+    finally:
+        os.close(held)
+
+
+def _key_in(file: Path) -> bytes | None:
+    with suppress(OSError), open(os.open(file, AS_IT_IS), "rb") as opened:
+        about, key = os.fstat(opened.fileno()), opened.read(KEY_BYTES + 1)
+        if S_ISREG(about.st_mode) and about.st_uid == os.geteuid() and len(key) == KEY_BYTES:
+            return key
+    return None
 
 
 def listed() -> list[list[Any]]:
@@ -120,7 +211,7 @@ def place(name: str, kinds: Sequence[str]) -> Path:
 
 def kept_in() -> Path:
     """The folder of the kernels that are made on this machine."""
-    return cache_folder() / "kernels"
+    return cache_folder("kernels")
 
 
 @contextmanager
@@ -151,25 +242,31 @@ def _called(code: Any, name: str) -> Machine:
 
 
 def _load(file: Path) -> Any:
-    """The function of a library; of object code, where there was no linker, by numba's own loader. Raises UserError."""
-    with file.open("rb") as code:
-        if code.read(20)[16:17] == RELOCATABLE:
-            return _load_object(file)
+    """The function of a library; of object code, where there was no linker, by numba's own loader; None: see
+    `read_code`. Raises UserError."""
+    found = _opened(file)
+    if found is None:
+        return None
+    descriptor, code = found
+    if code[16:17] == RELOCATABLE:
+        os.close(descriptor)
+        return _load_object(code)
+    own = f"{OPENED}/{descriptor}"  # stays open: the system takes one name for one library
     try:
-        return ctypes.CDLL(str(file)).kernel
+        return ctypes.CDLL(own if os.path.exists(own) else str(file)).kernel
     except OSError as error:
         raise UserError(f"{file} cannot be loaded: {error}; set PIMLOOM_CACHE to another folder") from None
 
 
 @cache
-def _load_object(file: Path) -> Any:
+def _load_object(code: bytes) -> Any:
     import llvmlite.binding as llvm  # type: ignore[import-untyped]
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     target = llvm.Target.from_default_triple().create_target_machine()
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target)
-    engine.add_object_file(llvm.ObjectFileRef.from_data(file.read_bytes()))
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     _ENGINES.append(engine)
     return ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(engine.get_function_address("kernel"))
@@ -225,4 +322,4 @@ def _stamp(module: str) -> str:
 
 
 def _digest(name: str, kinds: Sequence[str]) -> str:
-    return sha256(" ".join([_stamp(name.partition(":")[0]), *kinds]).encode()).hexdigest()[:16]
+    return sha256(" ".join(["sealed", _stamp(name.partition(":")[0]), *kinds]).encode()).hexdigest()[:16]

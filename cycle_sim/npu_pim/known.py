@@ -76,4 +76,4 @@ def keep(file: Path | None, left: Left) -> None:
     made = io.BytesIO()
     np.savez(made, **left._asdict())
     with suppress(UserError, OSError):
-        write_atomic(file, made.getvalue())
+        write_atomic(file, made.getvalue(), own=True)

@@ -7,6 +7,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from pimloom.answer import Answer
+from pimloom.arch.files import appear, json_text, write_json
 from pimloom.systems.viewed import Viewed
 
 Found = TypeVar("Found", bound=Viewed)
@@ -17,16 +18,16 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, no 
 
 
 def output(found: Found, json: str | None, show: Callable[[], object] | None) -> Found:
-    """JSON to stdout or a file if asked for, and the table unless stdout has the JSON; returns the result."""
+    """JSON to stdout or a file if asked for, and the table unless stdout has the JSON; returns the result. All files of
+    the command appear before anything is printed."""
     if json == "-":
-        from pimloom.arch.files import json_text
-
-        sys.stdout.write(json_text(found.to_dict()))
+        text = json_text(found.to_dict())
+        appear()
+        sys.stdout.write(text)
         return found
     if json is not None:
-        from pimloom.arch.files import write_json
-
         write_json(json, found.to_dict())
+    appear()
     if show is not None:
         show()
     return found

@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 from pimloom import typed
 from pimloom.answer import Answer
 from pimloom.arch.error import GateError, UserError
-from pimloom.arch.files import new_folders
+from pimloom.arch.files import together
 from pimloom.commands.counts import some_folder
 from pimloom.commands.output import Quiet
 from pimloom.reports.studies import Option, Study, folder_of, studies
@@ -95,7 +95,7 @@ def make_report(study: str, out: Path | None, quiet: bool, options: Mapping[str,
         return Answer(found, lambda: print(page))
 
     try:
-        with new_folders(target), progress_bar(f"making {study}", quiet) as progress:
+        with together(), progress_bar(f"making {study}", quiet) as progress:
             page = module.run_study(target, progress if quiet or not said else announced(said, progress), **options)
     except GateError as error:
         raise GateError(str(error), answer(target / "index.html", str(error))) from None

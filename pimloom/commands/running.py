@@ -1,13 +1,12 @@
 """What `pimloom run`, `pimloom compare` and their functions do: find out what is asked, work, and say what it took."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pimloom.arch.error import UserError
-from pimloom.arch.files import new_folders, prepare_folder, write_atomic
+from pimloom.arch.files import prepare_folder, write_atomic
 from pimloom.arch.system import kind_named, load_system
 from pimloom.commands.outputs import check_outputs
 from pimloom.commands.working import worked
@@ -239,8 +238,7 @@ def run_compare(
                 check_outputs({"--json": json, "--html": html / name})
         return work
 
-    with new_folders(html) if html is not None else nullcontext():
-        found = worked(prepare, {"--json": json}, quiet)
+    found = worked(prepare, {"--json": json}, quiet)
     page = None
     if html is not None:
         from pimloom.reports.compare.page import write_page

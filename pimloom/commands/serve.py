@@ -248,9 +248,7 @@ def serve(
 
 def run_serve(wanted: "Wanted") -> "Online | Goodput":
     """Serve; outputs are checked first. Raises UserError."""
-    from contextlib import nullcontext
 
-    from pimloom.arch.files import new_folders
     from pimloom.commands.outputs import check_outputs
     from pimloom.commands.running import PAGE_FILES, check_folder
     from pimloom.commands.working import worked
@@ -272,8 +270,7 @@ def run_serve(wanted: "Wanted") -> "Online | Goodput":
                 check_outputs(written | {"--html": wanted.html / name}, read)
         return work
 
-    with new_folders(wanted.html) if wanted.html is not None else nullcontext():
-        found = worked(prepare, written, wanted.quiet, read)
+    found = worked(prepare, written, wanted.quiet, read)
     if wanted.timeline is not None or wanted.html is not None:
         _draw(wanted, found)
     return found

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from pimloom.arch.files import prepare_folder, write_atomic
+from pimloom.arch.files import prepare_folder, together, write_atomic
 from pimloom.arch.name_units import counted, some_layers
 from pimloom.arch.units import J_PER_MJ, S_PER_MS
 from pimloom.energy.cells import total_j
@@ -26,13 +26,13 @@ LEDGER = (
 
 def write_page(out: Path, found: Comparison, shown: Sequence[Shown]) -> Path:
     """`index.html`, `results.json`, and `timeline.json` for Perfetto. Raises UserError."""
-    folder = prepare_folder(out)
-    page = folder / "index.html"
-    if shown:
-        write_atomic(folder / "timeline.json", trace(shown))
-    write_atomic(folder / "results.json", json.dumps(found.as_dict(), indent=2, sort_keys=True) + "\n")
-    write_atomic(page, render(build_page(found, shown)))
-    return page
+    with together():
+        folder = prepare_folder(out)
+        if shown:
+            write_atomic(folder / "timeline.json", trace(shown))
+        write_atomic(folder / "results.json", json.dumps(found.as_dict(), indent=2, sort_keys=True) + "\n")
+        write_atomic(folder / "index.html", render(build_page(found, shown)))
+    return folder / "index.html"
 
 
 def build_page(found: Comparison, shown: Sequence[Shown]) -> Page:

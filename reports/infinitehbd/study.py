@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from pimloom.arch.error import GateError
-from pimloom.arch.files import prepare_folder, write_atomic, write_json, write_table_csv
+from pimloom.arch.files import prepare_folder, together, write_atomic, write_json, write_table_csv
 from pimloom.arch.version import __version__
 from pimloom.reports.infinitehbd import economics_section, optics_section, rings_section, waste_section
 from pimloom.reports.infinitehbd.checks import reproduction_rows
@@ -47,10 +47,11 @@ def run_study(
         "mfu": found.mfu,
         "sensitivity": found.sensitivity,
     }
-    for name, rows in tables.items():
-        write_table_csv(folder / f"{name}.csv", rows)
-    write_json(folder / "results.json", {"checks": checks, "trace": found.statistics, **tables})
-    write_atomic(folder / "index.html", page)
+    with together():
+        for name, rows in tables.items():
+            write_table_csv(folder / f"{name}.csv", rows)
+        write_json(folder / "results.json", {"checks": checks, "trace": found.statistics, **tables})
+        write_atomic(folder / "index.html", page)
     if failed := [str(check["check"]) for check in checks if check["verdict"] == "FAIL"]:
         raise GateError(f"a hard gate does not hold: {', '.join(failed)}; see {folder / 'index.html'}")
     return folder / "index.html"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pimloom.arch.files import prepare_folder, write_atomic, write_json, write_table_csv
+from pimloom.arch.files import prepare_folder, together, write_atomic, write_json, write_table_csv
 from pimloom.arch.system import PimSystem, load_system
 from pimloom.arch.units import UM2_PER_MM2
 from pimloom.arch.version import __version__
@@ -29,13 +29,14 @@ def write_report(out: str | Path, synthesis: Rows, coverage: Rows = (), proofs: 
     Rows are `pimloom rtl synth`'s, `verify`'s, `prove`'s and `power`'s, on the part of system pim_gpt. Raises
     UserError if the folder cannot be written.
     """
-    folder = prepare_folder(out)
     page = render(build_page(synthesis, coverage, proofs, power))
     paper = [one._asdict() for one in published().values()]
     rows = {"synthesis": synthesis, "verification": coverage, "proofs": proofs, "power": power, "published": paper}
-    write_table_csv(folder / "results.csv", synthesis)
-    write_json(folder / "results.json", {name: [dict(row) for row in each] for name, each in rows.items()})
-    write_atomic(folder / "index.html", page)
+    with together():
+        folder = prepare_folder(out)
+        write_table_csv(folder / "results.csv", synthesis)
+        write_json(folder / "results.json", {name: [dict(row) for row in each] for name, each in rows.items()})
+        write_atomic(folder / "index.html", page)
     return folder / "index.html"
 
 

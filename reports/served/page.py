@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pimloom.arch.files import prepare_folder, write_atomic, write_json
+from pimloom.arch.files import prepare_folder, together, write_atomic, write_json
 from pimloom.arch.name_units import counted, some_layers
 from pimloom.arch.units import J_PER_MJ, S_PER_MS
 from pimloom.reports.figures import stacked_bars
@@ -21,11 +21,11 @@ MOST_REPLICAS = 8  # with curves of their own
 
 
 def write_page(out: Path, found: Online) -> Path:
-    """`index.html` and `results.json`, whole or not at all each. Raises UserError."""
-    folder = prepare_folder(out)
-    html = render(build_page(found))
-    write_json(folder / "results.json", found.to_dict())
-    write_atomic(folder / "index.html", html)
+    """`index.html` and `results.json`, both or none. Raises UserError."""
+    with together():
+        folder = prepare_folder(out)
+        write_json(folder / "results.json", found.to_dict())
+        write_atomic(folder / "index.html", render(build_page(found)))
     return folder / "index.html"
 
 

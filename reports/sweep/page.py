@@ -12,7 +12,7 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from pimloom.arch.files import prepare_folder, write_atomic
+from pimloom.arch.files import prepare_folder, together, write_atomic
 from pimloom.reports.page import TEMPLATES, number, prose
 from pimloom.reports.sweep.csv_files import write_points
 from pimloom.reports.sweep.findings import Findings, study
@@ -32,11 +32,12 @@ def write_report(table: SweepTable, folder: Path) -> Path:
 
     Raises UserError if a file cannot be written, ValueError for a table without one of its axes.
     """
-    folder = prepare_folder(folder)
-    findings = study(table)
-    write_points(folder / "points.csv", findings.columns, np.arange(findings.count))
-    write_points(folder / "pareto.csv", findings.columns, np.flatnonzero(findings.front))
-    write_atomic(folder / "index.html", render(table, findings))
+    with together():
+        folder = prepare_folder(folder)
+        findings = study(table)
+        write_points(folder / "points.csv", findings.columns, np.arange(findings.count))
+        write_points(folder / "pareto.csv", findings.columns, np.flatnonzero(findings.front))
+        write_atomic(folder / "index.html", render(table, findings))
     return folder / "index.html"
 
 

@@ -215,14 +215,14 @@ def _put(
     vcd = "off" if mode == "cover" else "on"  # of what is reached nobody asks how, and each takes seconds to write
     script = SCRIPT.format(mode=mode, vcd=vcd, depth=depth or DEPTH[task], solver=solver)
     key = sha256("\n".join([_sources(), *about, script, *versions]).encode()).hexdigest()[:20]
-    kept = cache_folder() / "proofs" / f"{name}-{task}-{key}.json"
+    kept = cache_folder("proofs") / f"{name}-{task}-{key}.json"
     if kept.exists():
         return Answer(**json.loads(kept.read_text()))
     kept.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f"{name}-{task}-", dir=kept.parent) as text:
         answer = _run(at_hand, Path(text), question(), script, kept)
     if answer.said == "PASS":  # what failed is asked again
-        write_json(str(kept), answer._asdict())
+        write_json(kept, answer._asdict(), own=True)
     return answer
 
 

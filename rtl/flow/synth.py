@@ -166,7 +166,7 @@ def _in_pieces(name: str, kept: Path, plan: Plan, component: Component, jobs: li
 def _together(pieces: Pieces) -> Counts:
     """The result of all pieces of a block, which is kept, too."""
     counts = total({module: json.loads(path.read_text()) for module, path in pieces.modules.items()})
-    write_json(pieces.kept, counts)
+    write_json(pieces.kept, counts, own=True)
     return counts
 
 
@@ -236,7 +236,7 @@ def _kept(name: str, plan: Plan, rtl: str, apart: bool) -> Path:
         made = _digest(plan.piece.__name__, {**plan.piece_files, "pieces": inspect.getsource(pieces)}, rtl)
     else:
         made = _digest(plan.run.__name__, dict(plan.files), rtl)
-    return cache_folder() / "synth" / f"{name}-{made}.json"
+    return cache_folder("synth") / f"{name}-{made}.json"
 
 
 def _digest(run: str, files: Mapping[str, str], about: object) -> str:
@@ -256,5 +256,5 @@ def _do(job: Job, at_hand: Tools) -> Counts:
             counts = job.run(at_hand, Path(folder))
         except ToolError as error:
             raise ToolError(f"block {job.block}: {error}") from None
-    write_json(job.kept, counts)
+    write_json(job.kept, counts, own=True)
     return counts

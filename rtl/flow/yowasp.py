@@ -102,7 +102,7 @@ def _compile(found: Tools, name: str, note: Callable[[str], None]) -> None:
 
 
 def _compiled() -> Path:
-    return cache_folder() / "yowasp"
+    return cache_folder("yowasp")
 
 
 def _tail(log: Path) -> str:

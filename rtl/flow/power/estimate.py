@@ -126,7 +126,7 @@ def _mapped(verilog: str, top: str, library: Library, note: Callable[[str], None
     own = re.sub(rf"^module {re.escape(top)}\b", "module block", verilog, count=1, flags=re.MULTILINE)
     files = {name: (SCRIPTS / name).read_text() for name in FILES} | {"cells.lib": LIBRARY.read_text(), "block.v": own}
     key = sha256(json.dumps([tool_version(YOSYS), files], sort_keys=True).encode()).hexdigest()[:20]
-    kept = cache_folder() / "power" / f"{top}-{key}.json"
+    kept = cache_folder("power") / f"{top}-{key}.json"
     if not kept.exists():
         kept.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f"{top}-", dir=kept.parent) as text, tools(note, [YOSYS]) as at_hand:
@@ -134,7 +134,7 @@ def _mapped(verilog: str, top: str, library: Library, note: Callable[[str], None
             for name, content in files.items():
                 (folder / name).write_text(content)
             at_hand.run(YOSYS, "power.ys", folder=folder)
-            write_json(kept, json.loads((folder / "netlist.json").read_text())["modules"]["block"])
+            write_json(kept, json.loads((folder / "netlist.json").read_text())["modules"]["block"], own=True)
     return netlist(json.loads(kept.read_text()), top, library)
 
 

