@@ -8,6 +8,7 @@ import msgspec
 from pimloom.arch.document import check_path, nearest, short
 from pimloom.arch.error import UserError
 from pimloom.arch.llm_fields import fields_of
+from pimloom.arch.llm_quant import Quantization
 from pimloom.arch.llm_types import EXTRA_POSITIONS, QKV_BIAS_ONLY
 from pimloom.arch.names import elsewhere, list_names
 
@@ -30,7 +31,8 @@ class LlmSpec(msgspec.Struct, frozen=True, kw_only=True):
     `moe_intermediate_size`: FFN width of an expert, None: as `intermediate_size`. `num_shared_experts` take all tokens.
     `dense_layers` have an FFN and no experts. `router_bias`: one on the router's scores. With `kv_lora_rank` the cache
     holds so many elements and a rotated key for all heads (MLA); `head_dim` is then a query's, `v_head_dim` a value's,
-    and Q goes through `q_lora_rank` elements, None: not.
+    and Q goes through `q_lora_rank` elements, None: not. `quantization`: matrices and caches of fewer bits than the
+    system's elements, None: all are as wide. `notes`: sentences about the file, for a person.
     """
 
     name: str
@@ -69,6 +71,8 @@ class LlmSpec(msgspec.Struct, frozen=True, kw_only=True):
     q_lora_rank: int | None = None
     kv_lora_rank: int | None = None
     v_head_dim: int | None = None
+    quantization: Quantization | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def projection_bias(self) -> bool:
@@ -107,15 +111,24 @@ class LlmSpec(msgspec.Struct, frozen=True, kw_only=True):
         """Tokens that the attention of any layer sees; None: all."""
         return None if self.full_attention_layers else self.sliding_window
 
+    def cache_bits(self, element_bits: int) -> int | float:
+        """Bits of an element of keys and values, on a system with elements of so many bits."""
+        found = self.quantization.cache_bits if self.quantization else None
+        return element_bits if found is None else found
+
     def is_dense(self, layer: int) -> bool:
         """Whether a layer has one FFN for all tokens."""
         return self.num_experts == 1 or layer in self.dense_layers
 
+    def quantized_row(self, layer: int) -> int | None:
+        """Layers with an equal number have matrices of the same bits; None: as wide as the system's elements."""
+        return self.quantization.layers[layer] if self.quantization else None
+
     def decisive(self) -> dict[str, Any]:
-        """All but the name, and of the fields with a default those that differ from it."""
+        """All but name and notes, and of the fields with a default those that differ from it."""
         names, plain = self.__struct_fields__, self.__struct_defaults__
         defaults = dict(zip(names[-len(plain) :], plain, strict=True))
-        values = msgspec.structs.asdict(self) | {"name": ""}
+        values = msgspec.structs.asdict(self) | {"name": "", "notes": ()}
         return {f: v for f, v in values.items() if f not in defaults or v != defaults[f]}
 
 
@@ -144,4 +157,6 @@ def load_llm(path_or_preset: str | Path) -> LlmSpec:
 
 
 def _spec(name: str, path: Path) -> LlmSpec:
-    return LlmSpec(name=name, **fields_of(path))
+    fields = fields_of(path)
+    notes = () if path.parent == MODELS else tuple(f"{name}: {said}" for said in fields["notes"])  # ours are known
+    return LlmSpec(name=name, **fields | {"notes": notes})

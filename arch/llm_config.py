@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from pimloom.arch.document import nearest, short
 from pimloom.arch.error import UserError
 from pimloom.arch.llm_nearest import nearest_type
-from pimloom.arch.llm_types import COMMON_KEYS, DEFAULTS, FIXED, KEYS
+from pimloom.arch.llm_types import ALIASES, COMMON_KEYS, DEFAULTS, FIXED, INNER, KEYS
 from pimloom.arch.load import load_json
 
 SIZES = (
@@ -22,37 +22,59 @@ NEWER = (
 )  # fmt: skip
 FLAGS = ("gated_ffn", "attention_bias", "ffn_bias", "tie_word_embeddings", "parallel_attention")
 TEXTS = ("activation", "norm")
-OF_WEIGHTS = ("dtype", "torch_dtype", "quantization_config")  # a file of text and images has them above both
+# A file of text and images has them above both.
+OF_BOTH = ("dtype", "torch_dtype", "quantization_config", "compression_config", "tie_word_embeddings")
 _NULLABLE = {"num_key_value_heads", "head_dim", "sliding_window", "q_lora_rank", "num_shared_experts"}
 _LARGEST = 2**31 - 1
 _EXPECTED = {int: f"int from 1 to {_LARGEST}", bool: "true or false", str: "text", float: "a number above 0, at most 1"}
 
 
 class Config:
-    """One config.json: reads checked values by key or by field of LlmSpec, and remembers what was read."""
+    """One config.json: reads checked values by key or by field of LlmSpec. It remembers which keys were read, what was
+    refused (`wrong`) and sentences for a person (`notes`)."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.prefix, self.outside = path, "", set[str]()  # outside: keys above those of the prefix
-        self.tree = load_json(path)
+        self.wrong, self.notes = list[str](), list[str]()
+        self.tree = load_json(path, finite=False)
         if not isinstance(self.tree, dict):
             raise UserError(f"{path}: at $: expected an object, got {_shown(self.tree)}")
         self.read = {"model_type"}
         supported = ", ".join(KEYS)
         if "model_type" not in self.tree:
             raise UserError(f"{path}: at $: missing key 'model_type', expected one of {supported}")
-        if self.tree["model_type"] == "gemma3" and isinstance(self.tree.get("text_config"), dict):
-            tree, self.prefix = self.tree, "text_config."
-            outside = {key: tree[key] for key in OF_WEIGHTS if key in tree}
-            self.tree = {"model_type": "gemma3_text", **outside, **tree["text_config"]}
-            self.outside = outside.keys() - tree["text_config"].keys()
-        self.model_type = self.tree["model_type"]
+        whole, self.whole_type = self.tree, str(self.tree["model_type"])
+        if place := text_model(whole):
+            inner, self.prefix = whole[place], f"{place}."
+            outside = {key: whole[key] for key in OF_BOTH if key in whole}
+            self.tree = {"model_type": "gemma3_text", **outside, **inner}
+            self.outside = outside.keys() - inner.keys()
+            self.notes.append(
+                f"{self.whole_type} is modelled by its text model ({place}); what reads images or sound is left out"
+            )
+        given = self.tree["model_type"]
+        self.model_type = ALIASES.get(given, given) if isinstance(given, str) else given
         if self.model_type not in list(KEYS):
             self.fail("model_type", f"one of {supported}", nearest_type(self.tree, SIZES))
 
+    def refuse(self, key: str, expected: str, remedy: str = "") -> None:
+        """A value that cannot be honoured; all of them are told together."""
+        value: Any = self.tree
+        for step in key.split("."):
+            value = value.get(step) if isinstance(value, dict) else None
+        prefix = self.prefix if key.partition(".")[0] not in self.outside else ""
+        self.wrong.append(f"at $.{prefix}{key}: expected {expected}, got {_shown(value)}{remedy}")
+
     def fail(self, key: str, expected: str, remedy: str = "") -> NoReturn:
-        got = _shown(self.tree.get(key))
-        prefix = self.prefix if key not in self.outside else ""
-        raise UserError(f"{self.path}: at $.{prefix}{key}: expected {expected}, got {got}{remedy}")
+        """Raise UserError for a value without which nothing can follow, and all that were refused before."""
+        self.refuse(key, expected, remedy)
+        self.check()
+        raise AssertionError
+
+    def check(self) -> None:
+        """Raise UserError if anything was refused."""
+        if self.wrong:
+            raise UserError(f"{self.path}: {'; '.join(self.wrong)}")
 
     def keys(self, field: str) -> tuple[str, ...]:
         """The keys that may give a field."""
@@ -108,6 +130,17 @@ class Config:
         if type(value) not in (int, float) or not 0 < value <= 1:
             self.fail(key, _EXPECTED[float])
         return float(value)
+
+
+def text_model(tree: dict[str, Any]) -> str | None:
+    """The key of a text model of a supported type inside a file of text and images; None: there is none."""
+    for place in INNER:
+        inner = tree.get(place)
+        if isinstance(inner, dict):
+            kind = inner.get("model_type", "gemma3_text" if tree["model_type"] == "gemma3" else None)
+            if isinstance(kind, str) and (kind in KEYS or kind in ALIASES):
+                return place
+    return None
 
 
 def _shown(value: Any) -> str:

@@ -1,15 +1,17 @@
-"""Fields of `LlmSpec` from a `config.json`: each key is used, known to be without effect on hardware, or refused."""
+"""Fields of `LlmSpec` from a `config.json`: each key is used, noted as one without effect, or refused."""
 
 import json
-from collections.abc import Iterable
+from difflib import SequenceMatcher
 from math import isqrt
 from pathlib import Path
 from typing import Any
 
-from pimloom.arch.document import nearest
+from pimloom.arch.document import NEAREST, nearest
 from pimloom.arch.error import UserError
 from pimloom.arch.llm_config import NEWER, SIZES, Config
-from pimloom.arch.llm_keys import ONLY, ONLY_OF, QUANTISED, WITHOUT_EFFECT, WITHOUT_EFFECT_OF
+from pimloom.arch.llm_keys import ONLY, ONLY_OF, QUANTISED, SAME, UNREAD, WITHOUT_EFFECT, WITHOUT_EFFECT_OF, Only
+from pimloom.arch.llm_quant import quantization_of
+from pimloom.arch.llm_rope import scale_positions
 from pimloom.arch.llm_special import SPECIAL
 from pimloom.arch.llm_types import DEFAULTS, FIXED, KEYS
 
@@ -21,24 +23,43 @@ ACTIVATIONS = (  # of transformers' ACT2FN [recalled]; on NPUs and rooflines eac
 )  # fmt: skip
 
 DTYPES = ("float16", "bfloat16", "float32", "float64", "auto")  # of PyTorch; the system says how wide elements are
+ALIKE, SLIP = 0.85, 0.95  # of names that are almost the same: where the known one is missing, and where it is there
 ALIASES = ("half", "float", "double")  # PyTorch's other names of them
 
 
 def fields_of(path: Path) -> dict[str, Any]:
-    """All fields of LlmSpec but its name. Raises UserError: a bad file, an impossible shape, a key of no use."""
+    """All fields of LlmSpec but its name. Raises UserError: a bad file, an impossible shape, keys that would make it
+    another model than those here, all of them together."""
     config = Config(path)
-    _check_only(config, ONLY)
-    _check_dtype(config)
     kind = config.model_type
+    _check_only(config, ONLY | ONLY_OF.get(kind, {}))
+    _check_dtype(config)
     known = {*FIXED[kind], *DEFAULTS[kind], *KEYS[kind]}
     fields = {f: config.field(f) for f in (*SIZES, *(f for f in NEWER if f in known))}
     if fields["num_hidden_layers"] > MOST_LAYERS:
         config.fail(config.key("num_hidden_layers"), f"at most {MOST_LAYERS}")
     if (does := fields["activation"]) not in ACTIVATIONS:
-        config.fail(config.key("activation"), "a function that transformers names", nearest(does, ACTIVATIONS))
+        config.refuse(config.key("activation"), "a function that transformers names", nearest(does, ACTIVATIONS))
     if kind in SPECIAL:
         SPECIAL[kind](config, fields)
-    _check_only(config, only := ONLY_OF.get(kind, {}))
+    _heads(config, fields)
+    if fields["intermediate_size"] is None:
+        fields["intermediate_size"] = 4 * fields["hidden_size"]
+    if fields["num_experts_per_tok"] > fields["num_experts"]:
+        config.refuse("num_experts_per_tok", f"at most {config.key('num_experts')} = {fields['num_experts']}")
+    _rotary(config, fields)
+    _layer_types(config, fields)
+    scale_positions(config, fields)
+    if fields.get("num_shared_experts", 0) is None:
+        fields["num_shared_experts"] = 0
+    fields["quantization"] = quantization_of(config, path, fields)
+    _unread(config, fields)
+    config.check()
+    return fields | {"model_type": kind, "notes": tuple(config.notes)}
+
+
+def _heads(config: Config, fields: dict[str, Any]) -> None:
+    """Heads, where the file leaves their sizes to others."""
     hidden, heads = fields["hidden_size"], fields["num_attention_heads"]
     if fields["head_dim"] is None:
         _check_divides(config, "num_attention_heads", heads, config.key("hidden_size"), hidden)
@@ -47,47 +68,60 @@ def fields_of(path: Path) -> dict[str, Any]:
         fields["num_key_value_heads"] = heads
     kv_heads = fields["num_key_value_heads"]
     _check_divides(config, "num_key_value_heads", kv_heads, config.key("num_attention_heads"), heads)
-    if fields["intermediate_size"] is None:
-        fields["intermediate_size"] = 4 * hidden
-    if fields["num_experts_per_tok"] > fields["num_experts"]:
-        config.fail("num_experts_per_tok", f"at most {config.key('num_experts')} = {fields['num_experts']}")
-    _rotary(config, fields)
-    _layer_types(config, fields)
-    _check_all_read(config, fields, {*ONLY, *only})
-    if fields.get("num_shared_experts", 0) is None:
-        fields["num_shared_experts"] = 0
-    return fields | {"model_type": kind}
 
 
-def _check_only(config: Config, only: dict[str, tuple[tuple[Any, ...], str]]) -> None:
+def _check_only(config: Config, only: Only) -> None:
+    config.read.update(only)
     for key, (allowed, why) in only.items():
         if config.tree.get(key) not in allowed:
-            config.fail(key, f"{' or '.join(json.dumps(value) for value in allowed)} ({why})")
+            config.refuse(key, f"{' or '.join(json.dumps(value) for value in allowed)} ({why})")
 
 
 def _check_dtype(config: Config) -> None:
-    """Weights are as wide as the system's elements; a type that is none of floating point means quantised ones."""
+    """Weights are as wide as the system's elements, unless the file says how they are quantised."""
     for key in ("dtype", "torch_dtype"):
         if (value := config.tree.get(key)) is not None and str(value).removeprefix("torch.") not in (*DTYPES, *ALIASES):
-            config.fail(key, f"{', '.join(DTYPES[:-1])} or {DTYPES[-1]} ({QUANTISED})")
+            config.refuse(key, f"{', '.join(DTYPES[:-1])} or {DTYPES[-1]} ({QUANTISED})")
 
 
-def _check_all_read(config: Config, fields: dict[str, Any], only: Iterable[str]) -> None:
-    """No key is left over: what the architecture fixes is said as it is, the rest has no effect on hardware."""
+def _unread(config: Config, fields: dict[str, Any]) -> None:
+    """Keys that nothing has read: those that would change the model are refused, the others noted."""
     kind = config.model_type
     fixed = {key: field for field in FIXED[kind] for key in config.keys(field)}
+    inert, unknown = list[str](), list[str]()
     for key, value in config.tree.items():
-        if key in config.read or key in only or key in WITHOUT_EFFECT or key.startswith("_"):
+        if key in config.read:
             continue
-        if key in WITHOUT_EFFECT_OF.get(kind, ()) or value is None:
-            continue
-        if key in fixed:
+        if key in fixed and value is not None:
             if value != (is_ := fields[fixed[key]]):
-                config.fail(key, f"{json.dumps(is_)}, as every {kind} model has it")
-            continue
-        known = sorted(config.read)
-        remedy = f"{nearest(key, known)}; take it out if it says nothing about the shape"
-        raise UserError(f"{config.path}: at $.{config.prefix}{key}: nothing here would use this key{remedy}")
+                config.refuse(key, f"{json.dumps(is_)}, as every {kind} model has it")
+        elif key in SAME and value is not None:
+            if value != (is_ := fields[SAME[key]]):
+                config.refuse(key, f"{json.dumps(is_)}, as {config.key(SAME[key])} is that")
+        elif key in UNREAD:
+            _check_only(config, {key: UNREAD[key]})
+        elif key in WITHOUT_EFFECT or key in WITHOUT_EFFECT_OF.get(kind, ()) or key.startswith("_"):
+            inert.append(key)
+        elif value is not None and (meant := _meant(key, config)):
+            config.refuse(key, "a key that is known here", f"{NEAREST}{meant}")
+        else:
+            unknown.append(key)
+    if inert or unknown:
+        parts = [f"keys without effect on what is modelled: {', '.join(inert)}"] if inert else []
+        parts += [f"keys that are not known, and not used: {', '.join(unknown)}"] if unknown else []
+        config.notes.append("; ".join(parts))
+
+
+def _meant(key: str, config: Config) -> str | None:
+    """The key for which another one may be a slip of the pen: it is missing, or one letter differs.
+
+    A real key of another software is seldom as near to one that is there.
+    """
+    for known in sorted(config.read):
+        alike = SequenceMatcher(None, key, known).ratio()
+        if alike >= (SLIP if known in config.tree else ALIKE):
+            return known
+    return None
 
 
 PARTLY = "partial_rotary_factor"  # transformers 5 has it below rope_parameters
@@ -100,14 +134,15 @@ def _rotary(config: Config, fields: dict[str, Any]) -> None:
     inside = newer.get(PARTLY) if isinstance(newer, dict) else None
     if part is None:
         if inside not in (None, 1):
-            config.fail(f"rope_parameters.{PARTLY}", f"1, as {config.model_type} rotates whole heads here")
+            config.refuse(f"rope_parameters.{PARTLY}", f"1, as {config.model_type} rotates whole heads here")
         return
     if inside is not None:
         if type(inside) not in (int, float) or not 0 < inside <= 1:
-            config.fail(f"rope_parameters.{PARTLY}", "a number above 0 and at most 1")
+            config.refuse(f"rope_parameters.{PARTLY}", "a number above 0 and at most 1")
+            return
         for key in (PARTLY, "rotary_pct"):
             if config.tree.get(key, inside) != inside:
-                config.fail(key, f"{inside}, as rope_parameters says")
+                config.refuse(key, f"{inside}, as rope_parameters says")
         part = float(inside)
     share = config.share((PARTLY, "rotary_pct"), part)
     rotated = int(fields["head_dim"] * share)
@@ -124,13 +159,16 @@ def _layer_types(config: Config, fields: dict[str, Any]) -> None:
     full = "full_attention"
     if window is None:
         if kinds != [full] * layers:
-            config.fail("layer_types", f"{full!r} in all {layers} layers, as the other keys say")
+            config.refuse("layer_types", f"{full!r} in all {layers} layers, as the other keys say")
         return
     if (
         not isinstance(kinds, list) or len(kinds) != layers or not {*map(str, kinds)} <= {full, "sliding_attention"}
         or "sliding_attention" not in kinds
     ):  # fmt: skip
-        config.fail("layer_types", f"{full!r} or 'sliding_attention' for each of {layers} layers, one with the window")
+        config.refuse(
+            "layer_types", f"{full!r} or 'sliding_attention' for each of {layers} layers, one with the window"
+        )
+        return
     fields["full_attention_layers"] = tuple(i for i, kind in enumerate(kinds) if kind == full)
 
 

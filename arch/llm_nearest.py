@@ -1,17 +1,18 @@
 """What to say of a `model_type` that is not modelled: the nearest one that is, and what its file would need."""
 
-import re
 from collections.abc import Iterable
 from difflib import SequenceMatcher, get_close_matches
 from typing import Any
 
-from pimloom.arch.llm_types import COMMON_KEYS, DEFAULTS, FIXED, KEYS
+from pimloom.arch.llm_types import ALSO_READ, COMMON_KEYS, DEFAULTS, FIXED, INNER, KEYS
 
 # Well-known types: the nearest of ours, and what that one lacks or does otherwise [recalled: transformers' classes].
 RELATIVES = {
     "bloom": ("falcon", "has no norm behind the embedding and no ALiBi"),
     "codegen": ("gpt_neox", "has a norm more in each layer"),
     "cohere": ("stablelm", "scales no logits"),
+    "deepseek_v32": ("deepseek_v3", "has no index that chooses tokens (DSA)"),
+    "glm_moe_dsa": ("deepseek_v3", "has no index that chooses tokens (DSA)"),
     "gpt_bigcode": ("gpt2", "has no shared keys and values"),
     "gptj": ("gpt_neox", "has a norm more in each layer"),
     "granite": ("llama", "scales neither sums nor logits"),
@@ -21,10 +22,16 @@ RELATIVES = {
     "phi": ("gpt_neox", "has a norm more in each layer"),
     "qwen2_moe": ("qwen3_moe", "has no shared expert and normalises Q and K"),
     "qwen3_next": ("qwen3_moe", "has attention in every layer"),
+    "qwen3_5": ("qwen3", "has attention in every layer"),
+    "qwen3_5_text": ("qwen3", "has attention in every layer"),
+    "qwen3_5_moe": ("qwen3_moe", "has attention in every layer and no shared expert"),
+    "qwen3_5_moe_text": ("qwen3_moe", "has attention in every layer and no shared expert"),
     "starcoder2": ("gpt_neox", "has no grouped keys and values"),
 }
 NO_DECODERS = {"albert", "bert", "deberta-v2", "distilbert", "electra", "mamba", "mamba2", "roberta", "rwkv", "xlnet"}
 _NO_DECODER = "models are decoders with attention in every layer here"
+PLAIN = ("llama", "gpt_neox", "mixtral")  # types with the fewest parts of their own
+RECURRENT = ("mamba", "ssm_", "rwkv")  # parts of keys of layers without attention
 ALIKE = 0.75  # of names that are spelled almost the same
 
 
@@ -34,21 +41,20 @@ def nearest_type(tree: dict[str, Any], fields: Iterable[str]) -> str:
     >>> nearest_type({"model_type": "mamba", "hidden_size": 768}, [])
     '; nearest: none: models are decoders with attention in every layer here'
     """
-    name, inner = str(tree["model_type"]), tree.get("text_config")
-    if isinstance(inner, dict) and inner.get("model_type") in list(KEYS):
-        return f"; nearest: {inner['model_type']}, its text_config: write that into a file of its own"
-    tree = {**inner, "model_type": name} if isinstance(inner, dict) else tree
-    headless = len(tree) > 1 and not any("head" in key for key in tree)
+    name, inner = str(tree["model_type"]), [tree[key] for key in INNER if isinstance(tree.get(key), dict)]
+    tree = {**inner[0], "model_type": name} if inner else tree
+    recurrent = any(part in key for key in tree for part in RECURRENT)
+    headless = recurrent or len(tree) > 1 and not any("head" in key for key in tree)
     like = get_close_matches(name, KEYS, 1, ALIKE)
     if name in NO_DECODERS or tree.get("is_encoder_decoder") or (headless and not like and name not in RELATIVES):
         return f"; nearest: none: {_NO_DECODER}"
-    if len(tree) == 1 and name not in RELATIVES:  # nothing is known but the name
-        return f"; nearest: {like[0]}" if like else ""
-    missing = {kind: _missing(tree, kind, fields) for kind in KEYS}
     kind, lacks = RELATIVES.get(name, ("", ""))
-    kind = kind or _most_like(name, tree, missing)
+    kind = kind or _fitting(name, tree, list(fields))
+    if not kind:
+        return f"; nearest: {like[0]}" if like else ""
+    missing = _missing(tree, kind, fields) if len(tree) > 1 or lacks else []
     said = [f"which {lacks}"] if lacks else []
-    said += [f"{'and ' if lacks else 'which '}would need {', '.join(missing[kind])} besides"] if missing[kind] else []
+    said += [f"{'and ' if lacks else 'which '}would need {', '.join(missing)} besides"] if missing else []
     return ", ".join([f"; nearest: {kind}", *said])
 
 
@@ -59,19 +65,27 @@ def _missing(tree: dict[str, Any], kind: str, fields: Iterable[str]) -> list[str
     return [keys[0] for keys in spelled if not any(k in tree for k in keys)]
 
 
-def _most_like(name: str, tree: dict[str, Any], missing: dict[str, list[str]]) -> str:
-    """Of one family by its name, else of the structure that the keys tell: experts, RMS norms or layer norms."""
-    stem = _stem(name)
-    if family := [kind for kind in KEYS if _stem(kind) == stem]:
-        return min(family, key=lambda kind: (len(missing[kind]), -SequenceMatcher(None, name, kind).ratio()))
-    experts, rms = (any(part in key for key in tree) for part in ("expert", "rms"))
-    alike = ("mixtral", "qwen3_moe") if experts else ("llama", "qwen2") if rms else ("gpt_neox", "gpt2", "falcon")
-    return min(alike, key=lambda kind: len(missing[kind]))
+def _fitting(name: str, tree: dict[str, Any], fields: list[str]) -> str:
+    """The type whose keys fit best, '' if none does.
+
+    A key of the file that a type reads counts for it; one that only other types read counts against it, as does one
+    that is missing, and RMS norms or layer norms. Of types that fit alike a plain one is named, then one by its name.
+    """
+    reads = {kind: _reads(kind, fields) for kind in KEYS}
+    there = {key for key in tree if tree[key] is not None}
+    known = there & set().union(*reads.values())
+
+    norm = "rmsnorm" if any("rms" in key for key in there) else "layernorm"
+
+    def fit(kind: str) -> tuple[int, bool, float]:
+        score = 2 * len(known & reads[kind]) - len(known) - len(_missing(tree, kind, fields))
+        return score + (FIXED[kind]["norm"] == norm), kind in PLAIN, SequenceMatcher(None, name, kind).ratio()
+
+    return max(KEYS, key=fit) if known else ""
 
 
-def _stem(name: str) -> str:
-    """
-    >>> _stem("qwen2_moe"), _stem("gpt-2"), _stem("GPT_neox")
-    ('qwen', 'gpt', 'gpt')
-    """
-    return (re.match(r"[a-z]*", name.lower()) or [""])[0]
+def _reads(kind: str, fields: list[str]) -> set[str]:
+    """The keys that a file of this type may have for its shape."""
+    spelled = {**COMMON_KEYS, **KEYS[kind]}
+    known = {f for f in (*fields, *DEFAULTS[kind], *KEYS[kind]) if f not in FIXED[kind]}
+    return {key for f in known for key in spelled.get(f, (f,))} | set(ALSO_READ.get(kind, ()))

@@ -30,6 +30,19 @@ def _qwen3_moe(config: Config, fields: dict[str, Any]) -> None:
     if not isinstance(only, list) or not all(type(i) is int and i in layers for i in only):
         config.fail("mlp_only_layers", f"a list of layers from 0 to {len(layers) - 1}")
     fields["dense_layers"] = tuple(i for i in layers if i in only or (i + 1) % step)
+    _dense_by_name(config, fields)
+
+
+def _dense_by_name(config: Config, fields: dict[str, Any]) -> None:
+    """Files of transformers 5 say of each layer whether it has experts."""
+    kinds = config.tree.get("mlp_layer_types")
+    config.read.add("mlp_layer_types")
+    if kinds is None:
+        return
+    layers = fields["num_hidden_layers"]
+    if not isinstance(kinds, list) or len(kinds) != layers or not {*map(str, kinds)} <= {"dense", "sparse"}:
+        config.fail("mlp_layer_types", f"'dense' or 'sparse' for each of {layers} layers")
+    fields["dense_layers"] = tuple(i for i, kind in enumerate(kinds) if kind == "dense")
 
 
 def _mixtral(config: Config, fields: dict[str, Any]) -> None:
@@ -39,9 +52,11 @@ def _mixtral(config: Config, fields: dict[str, Any]) -> None:
     fields["dense_layers"] = tuple(i for i in layers if (i + 1) % step)
 
 
-def _every(config: Config, fields: dict[str, Any], key: str, default: int) -> None:
-    """Every so many layers one sees all."""
-    every = config.whole(key, default, 1)
+def _every(config: Config, fields: dict[str, Any], default: int) -> None:
+    """Every so many layers one sees all; newer files begin the key with an underscore."""
+    older, newer = "sliding_window_pattern", "_sliding_window_pattern"
+    config.read.update((older, newer))
+    every = config.whole(newer if newer in config.tree and older not in config.tree else older, default, 1)
     if fields["sliding_window"] is not None:
         layers = range(fields["num_hidden_layers"])
         fields["full_attention_layers"] = tuple(i for i in layers if (i + 1) % every == 0)
@@ -57,12 +72,12 @@ def _softcaps(config: Config, fields: dict[str, Any], default: float | None) -> 
 
 
 def _gemma2(config: Config, fields: dict[str, Any]) -> None:
-    _every(config, fields, "sliding_window_pattern", 2)
+    _every(config, fields, 2)
     _softcaps(config, fields, 50.0)
 
 
 def _gemma3(config: Config, fields: dict[str, Any]) -> None:
-    _every(config, fields, "sliding_window_pattern", 6)
+    _every(config, fields, 6)
     _softcaps(config, fields, None)
 
 
@@ -77,6 +92,8 @@ def _falcon(config: Config, fields: dict[str, Any]) -> None:
     one = config.value("multi_query", bool, True)
     groups = config.value(config.key("num_key_value_heads"), int, None, nullable=True)
     config.read.update(config.keys("num_key_value_heads"))
+    wide = config.value("ff_factor", int, None, nullable=True)
+    fields["intermediate_size"] = fields["intermediate_size"] or wide and wide * fields["hidden_size"]
     norms = config.value("num_ln_in_parallel_attn", int, None, nullable=True) or (2 if newer else 1)
     fields["num_key_value_heads"] = groups if newer else 1 if one else None
     fields["parallel_attention"] = newer or fields["parallel_attention"]
@@ -89,6 +106,7 @@ def _deepseek(config: Config, fields: dict[str, Any]) -> None:
     fields["head_dim"], fields["rotary_dim"] = plain + turned, turned
     first = config.whole("first_k_dense_replace", 3 if config.model_type == "deepseek_v3" else 0)
     fields["dense_layers"] = tuple(range(min(first, fields["num_hidden_layers"])))
+    _dense_by_name(config, fields)
 
 
 def _stablelm(config: Config, fields: dict[str, Any]) -> None:

@@ -57,6 +57,38 @@ KEYS: dict[str, Keys] = {
     "stablelm": _STABLE,
 }
 
+# Types that are one of these under another name: the same operators and parameters [recalled: transformers' classes].
+ALIASES = {
+    "kimi_k2": "deepseek_v3",
+    "qwen2_vl": "qwen2",
+    "qwen2_vl_text": "qwen2",
+    "qwen2_5_vl": "qwen2",
+    "qwen2_5_vl_text": "qwen2",
+    "qwen3_vl_text": "qwen3",
+    "qwen3_vl_moe_text": "qwen3_moe",
+}
+INNER = ("text_config", "language_config", "llm_config")  # where a file of text and images has its text model
+# Keys that a type reads beside those of the fields above (see llm_special.py).
+ALSO_READ: dict[str, tuple[str, ...]] = {
+    "deepseek_v2": ("qk_nope_head_dim", "qk_rope_head_dim", "first_k_dense_replace"),
+    "deepseek_v3": ("qk_nope_head_dim", "qk_rope_head_dim", "first_k_dense_replace", "scoring_func"),
+    "falcon": ("new_decoder_architecture", "multi_query", "num_ln_in_parallel_attn"),
+    "gemma2": ("attn_logit_softcapping", "final_logit_softcapping", "query_pre_attn_scalar"),
+    "gemma3_text": ("sliding_window_pattern", "rope_local_base_freq", "query_pre_attn_scalar"),
+    "gpt_neox": ("rotary_pct", "partial_rotary_factor", "layer_norm_eps"),
+    "gpt_oss": ("swiglu_limit", "initial_context_length"),
+    "llama": ("pretraining_tp",),
+    "opt": ("word_embed_proj_dim", "do_layer_norm_before"),
+    "phi3": (
+        "partial_rotary_factor",
+        "original_max_position_embeddings",
+    ),
+    "qwen2": ("use_sliding_window", "max_window_layers"),
+    "qwen3": ("use_sliding_window", "max_window_layers"),
+    "qwen3_moe": ("use_sliding_window", "decoder_sparse_step", "mlp_only_layers", "norm_topk_prob"),
+    "stablelm": ("qk_layernorm", "partial_rotary_factor", "layer_norm_eps"),
+}
+
 EXTRA_POSITIONS = {"gpt2": 0, "opt": 2}  # learned positions: rows beyond `max_position_embeddings` [recalled]
 QKV_BIAS_ONLY = ("qwen2", "stablelm")  # `attention_bias` is one on Q, K and V, none behind attention [recalled]
 

@@ -84,8 +84,8 @@ def load_tree(path: Path, overrides: Mapping[str, str] = _NOTHING) -> tuple[Any,
     return document.tree, document.public_sources()
 
 
-def load_json(path: Path, largest_bytes: int = LARGEST_BYTES) -> Any:
-    """Read a JSON file; duplicate keys and numbers that are not finite are errors too. Raises UserError."""
+def load_json(path: Path, largest_bytes: int = LARGEST_BYTES, *, finite: bool = True) -> Any:
+    """Read a JSON file; duplicate keys and, with `finite`, numbers that are not are errors too. Raises UserError."""
     text = read_text(path, largest_bytes)
     try:
         tree = json.loads(text)
@@ -93,14 +93,14 @@ def load_json(path: Path, largest_bytes: int = LARGEST_BYTES) -> Any:
         raise UserError(f"{path}:{error.lineno}: not JSON: {error.msg}") from None
     except (ValueError, RecursionError):
         raise UserError(f"{path}: not JSON we can read: nested too deeply or a number too long") from None
-    _check_json(path, text)
+    _check_json(path, text, finite)
     return tree
 
 
 _JSON_TOKEN = r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+'
 
 
-def _check_json(path: Path, text: str) -> None:
+def _check_json(path: Path, text: str, finite: bool) -> None:
     """Refuse what the json module lets pass: duplicate keys, numbers not finite. `text` is JSON already."""
     line, end, last = 1, 0, ""
     open_: list[dict[str, int]] = []  # per bracket not closed yet: key -> its line
@@ -117,7 +117,7 @@ def _check_json(path: Path, text: str) -> None:
             if key in open_[-1]:
                 raise UserError(f"{path}:{line}: duplicate key {key!r}, first on line {open_[-1][key]}")
             open_[-1][key] = line
-        elif token[0] in "-0123456789NI" and not math.isfinite(float(token)):
+        elif finite and token[0] in "-0123456789NI" and not math.isfinite(float(token)):
             raise UserError(f"{path}:{line}: expected a finite number, got {short(token)}")
         last = token
 

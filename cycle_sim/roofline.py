@@ -5,7 +5,8 @@ from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import RooflineSystem
 from pimloom.arch.units import BITS_PER_BYTE, BYTES_PER_GB, FLOP_PER_TFLOP
 from pimloom.workload.batch import Batch
-from pimloom.workload.need import layer_need, outside
+from pimloom.workload.derive import ALONE
+from pimloom.workload.need import layer_need, matrix_bits
 
 
 def work_s(system: RooflineSystem, operations: float, moved_bytes: float) -> float:
@@ -22,15 +23,15 @@ def ceilings_s(system: RooflineSystem, operations: float, moved_bytes: float) ->
 
 def check_fits(system: RooflineSystem, spec: LlmSpec, tokens: int, *, ends: bool = False) -> None:
     """Raise UserError if the layers' matrices and their cache exceed the memory. ends: with embeddings and LM head."""
-    weights, cache = layer_need(spec, Batch.decode([tokens]))
-    weights += outside(spec) if ends else 0
-    need = (weights + cache) * system.element_bits // BITS_PER_BYTE
+    weights = matrix_bits(spec, ALONE, spec.num_hidden_layers, system.element_bits, ends)
+    bits = spec.cache_bits(system.element_bits)
+    need = int((weights + layer_need(spec, Batch.decode([tokens])).cache * bits) // BITS_PER_BYTE)
     if need > system.memory_bytes:
-        left = system.memory_bytes * BITS_PER_BYTE // system.element_bits - weights
-        each = layer_need(spec, Batch.decode([1])).cache
+        left = system.memory_bytes * BITS_PER_BYTE - weights
+        each = layer_need(spec, Batch.decode([1])).cache * bits
         remedy = f"take more devices (--tp), a smaller model or --set memory_bytes={need}"
-        alone = f"its weights alone take {weights * system.element_bits // BITS_PER_BYTE:,}; {remedy}"
-        fits = f"at most {left // each:,} tokens fit" if left >= each else alone
+        alone = f"its weights alone take {int(weights // BITS_PER_BYTE):,}; {remedy}"
+        fits = f"at most {int(left // each):,} tokens fit" if left >= each else alone
         raise UserError(
             f"{spec.name} with {tokens:,} tokens needs {need:,} bytes of memory, there are {system.memory_bytes:,}: "
             f"{fits}"

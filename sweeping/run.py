@@ -82,8 +82,8 @@ def run_sweep(source: Path | Mapping[str, Any], out: Path | None, options: Optio
     record_run(folder, facts_of(sweep, base, options) | {"inputs": inputs_of(source, base)})
     with sweep_progress(sweep.name, options.quiet) as (show, say):
         before = len(rows.finished) - retried(rows.finished, options.retry_failed)
-        for damage in rows.damaged:
-            say(damage)
+        for said in (*rows.damaged, *(note for llm in base.models.values() for note in llm.notes)):
+            say(said)
         if base.leaves_prompts_out:
             say(PROMPTS_LEFT_OUT)
         search = None if sweep.method == "grid" else _search(sweep, folder)

@@ -13,6 +13,7 @@ import pytest
 import pimloom
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
+from pimloom.arch.llm_quant import Quantization
 from pimloom.arch.system import RooflineSystem, load_system
 from pimloom.cycle_sim.roofline import check_fits
 from pimloom.systems.devices.device import Share
@@ -42,10 +43,14 @@ OTHER: dict[str, Any] = {
     "norm_placement": "both", "shared_norm": None, "qk_norm": "head", "scaled_embedding": None,
     "attn_logit_softcapping": None, "final_logit_softcapping": None, "attention_sinks": None,
     "moe_intermediate_size": 512, "num_shared_experts": 1, "dense_layers": (0,), "router_bias": None,
-    "q_lora_rank": 512, "kv_lora_rank": 256, "v_head_dim": 64,
+    "q_lora_rank": 512, "kv_lora_rank": 256, "v_head_dim": 64, "notes": ("a sentence",),
+    "quantization": Quantization(
+        "INT8", ((("mlp.down_proj", 8.0), ("mlp.experts.down_proj", 8.0)),), (0,) * 12, cache_bits=8
+    ),
 }  # fmt: skip
 ALWAYS_FREE = {
     "name": "a name",
+    "notes": "sentences for a person",
     "tie_word_embeddings": "no embedding table is read; an LM head is a matrix of its own in any case",
     "max_position_embeddings": "a run beyond it is simulated, and `pimloom run` says so",
 }
@@ -59,7 +64,12 @@ ROOFLINE_FREE = {name: why for name, why in ALWAYS_FREE.items() if name != "rota
 }
 SYSTEMS: dict[str, tuple[str, dict[str, str], LlmSpec, dict[str, str]]] = {
     "pim_gpt": ("pim_gpt", HEAD, GPT2, ALWAYS_FREE),
-    "pim_gpt, mixtral": ("pim_gpt", HEAD, MIXTRAL_LIKE, {k: ALWAYS_FREE[k] for k in ("name", "tie_word_embeddings")}),
+    "pim_gpt, mixtral": (
+        "pim_gpt",
+        HEAD,
+        MIXTRAL_LIKE,
+        {k: ALWAYS_FREE[k] for k in ("name", "notes", "tie_word_embeddings")},
+    ),
     "pim_gpt, llama": ("pim_gpt", HEAD, LLAMA_LIKE, ALWAYS_FREE),
     "t4": ("t4", {"memory_gb_s": "1"}, MIXTRAL_LIKE, ROOFLINE_FREE),  # so slow that each element takes nanoseconds
     "xeon_6154": ("xeon_6154", {"memory_gb_s": "1"}, MIXTRAL_LIKE, ROOFLINE_FREE),

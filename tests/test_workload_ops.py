@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
+from pimloom.arch.llm_quant import Quantization
 from pimloom.arch.llm_types import FIXED
 from pimloom.arch.routing import Routing
 from pimloom.workload.batch import Batch, Request
@@ -41,9 +42,10 @@ OTHER: dict[str, list[Any]] = {
     "rotary_dim": [4, 12], "full_attention_layers": [(1,), (0, 5)], "norm_placement": ["post", "both"],
     "qk_norm": ["head", "heads", "whole"], "moe_intermediate_size": [48], "dense_layers": [(1,), (0, 2)],
     "q_lora_rank": [40], "kv_lora_rank": [16], "v_head_dim": [8],
+    "quantization": [Quantization("INT8", ((("self_attn.o_proj", 8.0),),), (0,) * 20)],
 }  # fmt: skip
 WHOLE = Shard()
-NO_SAY = {"name": "what it is called"}
+NO_SAY = {"name": "what it is called", "notes": "sentences about its file"}
 
 
 def told(llm: LlmSpec, batch: Batch = BATCH, shard: Shard = WHOLE) -> tuple[Op, ...] | str:

@@ -1,5 +1,6 @@
 """A model's operators for one step of a batch on one device: `ops`."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
@@ -16,6 +17,7 @@ from pimloom.workload.op import Bits, Op
 from pimloom.workload.routing import Chosen
 from pimloom.workload.shard import Cut, Shard, check_experts, cut, layers_of
 
+PARTS = re.compile(r"\.(k|v|prefill)$")  # of the matrix that expands a compressed cache
 ALONE = Shard()
 WIDE = Bits()
 
@@ -67,7 +69,7 @@ def layer_ops(
     mine, rows = cut(llm, shard.tp), batch.rows
     at = Sight(batch, llm.window_of(layer), shard.tp)
     if llm.parallel_attention:
-        return tuple(_parallel(llm, mine, shard, at, layer, routing))
+        return _quantised(llm, layer, _parallel(llm, mine, shard, at, layer, routing))
     found: list[Op] = []
     last = _norm_before(llm, found, "input_layernorm", rows, ())
     found += attention(llm, mine, at, last)
@@ -80,7 +82,16 @@ def layer_ops(
     last = _reduced(llm, found, "mlp", shard, rows)
     last = _norm_after(llm, found, "post_feedforward_layernorm", rows, last)
     _residual(llm, found, "mlp.residual", rows, last, 2)
-    return tuple(found)
+    return _quantised(llm, layer, found)
+
+
+def _quantised(llm: LlmSpec, layer: int, found: Iterable[Op]) -> tuple[Op, ...]:
+    """The same operators, with the bits of the matrices that the checkpoint has narrower."""
+    if llm.quantization is None:
+        return tuple(found)
+    bits = llm.quantization.bits_of(layer)
+    named = ((op, bits.get(PARTS.sub("", op.name))) for op in found)
+    return tuple(op if n is None else msgspec.structs.replace(op, weight_bits=n) for op, n in named)
 
 
 def in_order(found: Sequence[Op]) -> Iterator[tuple[int | None, Op]]:
@@ -100,9 +111,10 @@ def ends(found: Sequence[Op]) -> tuple[list[Op], list[Op]]:
 
 def equal_layers(llm: LlmSpec, layers: Iterable[int]) -> list[tuple[int, ...]]:
     """Layers with the same operators together."""
-    groups: dict[tuple[int | None, bool], list[int]] = {}
+    groups: dict[tuple[int | None, bool, int | None], list[int]] = {}
     for layer in layers:
-        groups.setdefault((llm.window_of(layer), llm.is_dense(layer)), []).append(layer)
+        kind = (llm.window_of(layer), llm.is_dense(layer), llm.quantized_row(layer))
+        groups.setdefault(kind, []).append(layer)
     return [tuple(group) for group in groups.values()]
 
 
@@ -203,8 +215,9 @@ def _exit(llm: LlmSpec, mine: Cut, shard: Shard, batch: Batch) -> Iterator[Op]:
         return
     yield _norm(llm, "norm", rows, ())
     held = not llm.tie_word_embeddings or shard.pp > 1  # a stage of its own keeps the table once more
+    narrow = llm.quantization.lm_head if llm.quantization else None
     yield Op(name="lm_head", kind="gemm", rows=rows, n_in=hidden, n_out=mine.vocabulary, held=int(held),
-             after=("norm",))  # fmt: skip
+             weight_bits=narrow, after=("norm",))  # fmt: skip
     last = "lm_head"
     if llm.final_logit_softcapping:
         last, n = "lm_head.softcap", mine.vocabulary

@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from pimloom.arch.llm import LlmSpec
-from pimloom.arch.units import BITS_PER_BYTE, ceil_div
+from pimloom.arch.units import BITS_PER_BYTE
 from pimloom.workload.batch import Batch
 from pimloom.workload.derive import ALONE, WIDE, equal_layers, layer_ops, ops
 from pimloom.workload.op import Bits, Op
@@ -26,8 +26,25 @@ def active_parameters(llm: LlmSpec) -> int:
 
 
 def weight_bytes(llm: LlmSpec, shard: Shard = ALONE, bits: Bits = WIDE) -> int:
-    """Bytes of all weights of a device."""
-    return ceil_div(parameters(llm, shard) * bits.weight, BITS_PER_BYTE)
+    """Bytes of all weights of a device, scales of quantised ones included."""
+    return -int(-stored_bits(ops(llm, ONE, shard), bits.weight) // BITS_PER_BYTE)
+
+
+def stored_bits(found: Iterable[Op], element_bits: int) -> int | float:
+    """Bits of all weights that a device keeps for these operators, scales of quantised ones included."""
+    return sum(op.parameters * op.times * (op.weight_bits or element_bits) for op in found)
+
+
+@lru_cache(maxsize=256)
+def matrix_bits(llm: LlmSpec, shard: Shard, layers: int | range, element_bits: int, ends: bool) -> int | float:
+    """Bits of the matrices of `layers` layers with their biases (no norms), as for `layer_need`; ends: and of all that
+    stands before and behind all layers."""
+    some = layers if isinstance(layers, range) else range(layers)
+    bits = 0 if not ends else stored_bits((op for op in ops(llm, ONE, shard) if not op.layers), element_bits)
+    for group in equal_layers(llm, some):
+        made = layer_ops(llm, ONE, shard, group[0])
+        bits += len(group) * stored_bits((op for op in made if op.kind == "gemm"), element_bits)
+    return bits
 
 
 @lru_cache(maxsize=256)
@@ -40,14 +57,14 @@ def cache_elements(llm: LlmSpec, shard: Shard = ALONE) -> tuple[tuple[int, int |
 def kv_bytes_per_token(llm: LlmSpec, shard: Shard = ALONE, bits: Bits = WIDE) -> int:
     """Bytes of a token's keys and values in all layers of a device, as long as no window is full."""
     elements = sum(each * times for each, _, times in cache_elements(llm, shard))
-    return ceil_div(elements * bits.cache, BITS_PER_BYTE)
+    return -int(-elements * llm.cache_bits(bits.cache) // BITS_PER_BYTE)
 
 
 def kv_bytes(llm: LlmSpec, batch: Batch, shard: Shard = ALONE, bits: Bits = WIDE) -> int:
     """Bytes of the keys and values of a batch on a device; a window keeps a ring of its length."""
     parts = cache_elements(llm, shard)
     elements = sum(each * times * batch.kept(window) for each, window, times in parts)
-    return ceil_div(elements * bits.cache, BITS_PER_BYTE)
+    return -int(-elements * llm.cache_bits(bits.cache) // BITS_PER_BYTE)
 
 
 class Weights(NamedTuple):

@@ -50,7 +50,7 @@ class Op(msgspec.Struct, frozen=True, kw_only=True):
     that are kept for it; 0 if they are another operator's. alike: whether all tp devices hold the same. Attention:
     heads, kv_heads, head_dim; `attended`, `cached` as in `Batch`, from_cache: whether K or V come from the cache, or
     were computed, but for `shared` elements of a key, which all heads have in common; of the requests' contexts it
-    sees `window`.
+    sees `window`. weight_bits: of a weight with its part of a scale, None: as `bits` has it.
     """
 
     name: str
@@ -78,6 +78,7 @@ class Op(msgspec.Struct, frozen=True, kw_only=True):
     window: int | None = None
     devices: int = 1
     bits: Bits = Bits()
+    weight_bits: float | None = None
 
     @property
     def times(self) -> int:
@@ -189,7 +190,7 @@ class Op(msgspec.Struct, frozen=True, kw_only=True):
         """Bytes of weights, cache and activations that it reads in one layer."""
         of = self.moved
         return (
-            _bytes(of.weights, self.bits.weight)
+            _bytes(of.weights, self.bits.weight if self.weight_bits is None else self.weight_bits)
             + _bytes(of.cache_read, self.bits.cache)
             + _bytes(of.read, self.bits.activation)
         )
@@ -200,5 +201,5 @@ class Op(msgspec.Struct, frozen=True, kw_only=True):
         return _bytes(self.moved.cache_written, self.bits.cache) + _bytes(self.moved.written, self.bits.activation)
 
 
-def _bytes(elements: int, bits: int) -> int:
-    return ceil_div(elements * bits, BITS_PER_BYTE)
+def _bytes(elements: int, bits: int | float) -> int:
+    return int(-(-(elements * bits) // BITS_PER_BYTE))

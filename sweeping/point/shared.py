@@ -60,7 +60,7 @@ class Base(msgspec.Struct, frozen=True, dict=True):
         """Key of the workload, or place -> name -> digest of what stands behind the name."""
         texts = {name: _digest(sheet.text) for name, sheet in self.parts.items()}
         parts = {place: {name: texts[name] for name in names} for place, names in self.parts_at.items()}
-        models = {name: _digest(model) for name, model in self.models.items()}
+        models = {name: _digest(model.decisive() | {"name": model.name}) for name, model in self.models.items()}
         requests = {name: _digest(given) for name, given in self.requests.items()}
         if self.served:
             return parts | {"model": models, "trace": {name: _digest(trace) for name, trace in self.traces.items()}}

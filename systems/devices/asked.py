@@ -35,7 +35,7 @@ def sequence_work(asked: Asked, window: Window | None) -> Work[Result]:
             lm_head=asked.lm_head,
         )
 
-    return Work(f"{llm.name} on {system.name}", run, list)
+    return Work(f"{llm.name} on {system.name}", run, lambda: llm.notes)
 
 
 def parse_window(text: str) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
-from pimloom.systems.devices.formats import refuse
+from pimloom.systems.devices.formats import refuse, refuse_quantized
 from pimloom.systems.devices.routing import check_routing
 from pimloom.systems.devices.run import Run
 from pimloom.workload.batch import Batch
@@ -90,5 +90,6 @@ def device_of(system: System, llm: LlmSpec, share: Share) -> Device:
     """The device of a system, with a model on it. Raises UserError if it cannot run it."""
     refuse(system, weights=share.weights is not None, density=share.density is not None)
     check_routing(system, llm)
+    refuse_quantized(system, llm)
     made: Device = import_module(MODULES[system.spec.kind]).device(system, llm, share)
     return made

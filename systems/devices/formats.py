@@ -1,6 +1,7 @@
 """Which systems take weights of few bits, sparse attention, and prefixes that several requests share."""
 
 from pimloom.arch.error import UserError
+from pimloom.arch.llm import LlmSpec
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.system import System
 
@@ -24,6 +25,17 @@ def refuse(system: System, *, weights: bool = False, density: bool = False, shar
         why = "a row of a bank is multiplied with one query at a time, once for each branch"
         said = why if banks else "its attention is simulated request by request"
         raise UserError(f"--shared-kv: {system.name}: {said}; leave it out, or take a roofline")
+
+
+def refuse_quantized(system: System, llm: LlmSpec) -> None:
+    """Raise UserError for a quantised checkpoint on a system whose elements have one width."""
+    if llm.quantization is None or system.kind == "roofline":
+        return
+    where = "banks" if _in_banks(system) else "arrays"
+    raise UserError(
+        f"{llm.name}: quantised as {llm.quantization.method}, and the {where} of {system.name} multiply elements of "
+        f"one width; {REMEDY}, or set quantization_config to null in its config.json: weights as wide as elements"
+    )
 
 
 def _in_banks(system: System) -> bool:

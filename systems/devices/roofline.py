@@ -46,6 +46,11 @@ class RooflineDevice:
         if share.fidelity != "physical":
             raise UserError(f"--fidelity {share.fidelity}: {system.name} is a roofline, it has no faults to turn on")
         self.system, self.spec, self.llm, self.share = system, system.of_kind(RooflineSystem), llm, share
+        if share.weights is not None and llm.quantization is not None:
+            raise UserError(
+                f"--weights: {llm.name} is quantised already, as {llm.quantization.method}; leave it out, or set "
+                "quantization_config to null in its config.json"
+            )
         self._matrix_bits: Fraction | None = None if share.weights is None else share.weights.mean_bits
         self._groups = equal_layers(llm, range(share.layers))
         self.routing = expected(self.spec.routing)
@@ -101,7 +106,9 @@ class RooflineDevice:
                 if part.requests:
                     works = batch_work(llm, tp, part, layer, self.routing)
                     mine = next(each for each in works if each.name == ATTENTION)
-                    yield mine._replace(flops=round(mine.flops * share), elements=round(mine.elements * share))
+                    parts_of = (mine.flops, mine.elements, mine.cached)
+                    flops, elements, cached = (round(each * share) for each in parts_of)
+                    yield mine._replace(flops=flops, elements=elements, cached=cached)
 
     def outside(self, batch: Batch) -> tuple[list[Layer], list[Layer]]:
         """What stands before and behind the layers, a kernel for each operator."""
@@ -132,7 +139,7 @@ class RooflineDevice:
 
     def moved_bytes(self, work: Work) -> float:
         """Bytes that an operator reads and writes."""
-        bits = work.elements * self.spec.element_bits
+        bits = work.bits(self.llm, self.spec.element_bits)
         narrow = 0 if self._matrix_bits is None else work.weights * (self.spec.element_bits - self._matrix_bits)
         return float(bits - narrow) / BITS_PER_BYTE if narrow else bits / BITS_PER_BYTE
 
@@ -147,10 +154,11 @@ class RooflineDevice:
         """Of one processor."""
         gpu, share, bits, narrow = self.spec, self.share, self.spec.element_bits, self._matrix_bits
         at, ends = (self.llm, share.tp, share.layers, bits), bool(share.outside)
+        cache = layer_need(self.llm, ONE, Shard(tp=share.tp), share.layers).cache
         return Capacity(
             gpu.memory_bytes,
             weight_bytes(*at, ends=ends, matrix_bits=narrow),
-            layer_need(self.llm, ONE, Shard(tp=share.tp), share.layers).cache * bits // BITS_PER_BYTE,
+            int(cache * self.llm.cache_bits(bits) // BITS_PER_BYTE),
             tokens_that_fit(*at, gpu.memory_bytes, ends=ends, matrix_bits=narrow),
         )
 

@@ -69,8 +69,8 @@ class Line(NamedTuple):
 
 def _at(lines: Sequence[Line], context: int) -> Iterator[Work]:
     for one, two in lines:
-        flops, elements = (a + (b - a) * (context - 1) for a, b in zip(one[2:4], two[2:4], strict=True))
-        yield one._replace(flops=flops, elements=elements)
+        flops, elements, cached = (a + (b - a) * (context - 1) for a, b in zip(one[2:5], two[2:5], strict=True))
+        yield one._replace(flops=flops, elements=elements, cached=cached)
 
 
 @lru_cache(maxsize=64)

@@ -32,6 +32,7 @@ from pimloom.mappers.decode import Decoder
 from pimloom.mappers.plan import Plan, max_tokens
 from pimloom.systems.devices.conservation import check_conservation, check_energy
 from pimloom.systems.devices.device import Share, device_of
+from pimloom.systems.devices.formats import refuse_quantized
 from pimloom.systems.devices.pim_gpt import PimGptDevice
 from pimloom.systems.devices.positions import positions
 from pimloom.systems.devices.result import Result, Workload
@@ -99,6 +100,7 @@ def simulate(
     run = {"pim": _pim, "roofline": _roofline}.get(system.kind)
     if run is None:
         raise UserError(f"{system.name}: serves batches; take `pimloom run` or `pimloom.run` with a prompt or requests")
+    refuse_quantized(system, spec)
     if system.kind == "pim":
         system, _ = settled(system, lm_head)
     result = run(system, spec, generate, Options(seed, check, window, progress, prompt, known, lm_head))

@@ -68,7 +68,7 @@ class Deployment(NamedTuple):
         so many rows."""
         title, padded = f"{self.llm.name} on {self.system.name}", padded_notes(self.system, self.llm, self.tp)
         chosen = routing_notes(self.system, self.llm, rows)
-        return Work(title, run, lambda: [*notes(), *padded, *chosen, *energy_notes(self.system)])
+        return Work(title, run, lambda: [*self.llm.notes, *notes(), *padded, *chosen, *energy_notes(self.system)])
 
 
 def batch_work(asked: Asked) -> Work[Served | Decoded]:

@@ -43,7 +43,7 @@ def generation_work(asked: Asked) -> Work[Generated]:
     )
     check(llm, wanted, GENERATED if asked.generate is None else None)
     said = None if traits(system.spec.kind).sequence == "alone" else _many(llm, wanted)
-    notes = [*padded_notes(system, llm, wanted.tp), *routing_notes(system, llm, batch)]
+    notes = [*llm.notes, *padded_notes(system, llm, wanted.tp), *routing_notes(system, llm, batch)]
     return Work(f"{llm.name} on {system.name}", partial(generate, system, llm, wanted), lambda: notes, said)
 
 
@@ -86,7 +86,7 @@ def comparison_work(
     prices = parse_price(price, len(systems), "of each system")
     loads = [partial(_load, name, mine, tp) for name, mine in zip(systems, each, strict=True)]
     title = f"{llm.name} on {len(systems)} systems"
-    return Work(title, partial(compare, loads, llm, wanted, tp, prices))
+    return Work(title, partial(compare, loads, llm, wanted, tp, prices), lambda: llm.notes)
 
 
 def _load(name: str, settings: Sequence[str], tp: int | None) -> tuple[System, int]:

@@ -11,6 +11,7 @@ from pimloom.arch.name_units import counted
 from pimloom.arch.system import RooflineSystem, System, spec_digest
 from pimloom.mappers.kv_pages import CacheRoom, KvPages, KvTokens
 from pimloom.systems.devices.device import Device, Share, device_of
+from pimloom.systems.devices.formats import refuse_quantized
 from pimloom.systems.devices.npu_pim.device import NpuDevice, decode_in_channels
 from pimloom.systems.devices.npu_pim.gpu import serve_gpu
 from pimloom.systems.devices.npu_pim.laid import channel_of, estimate_of
@@ -97,6 +98,7 @@ def machine_of(system: System, llm: LlmSpec, plan: Plan) -> Machine:
     """The machine of a system: that of its kind, whose iterations are `Served`, else, and where prompts are computed or
     it is asked for more than layers, a device, whose iterations are `Run`. Raises UserError if it cannot decode such
     batches."""
+    refuse_quantized(system, llm)
     if not plan.chunk and not plan.outside:
         return {"npu_pim": _npu, "roofline": _gpu}.get(system.spec.kind, _device)(system, llm, plan)
     device = _device(system, llm, plan)

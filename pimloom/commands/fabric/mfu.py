@@ -76,8 +76,10 @@ def mfu(
     from pimloom.systems.settings import parse_settings
 
     check_files(json, csv, figure)
+    if (llm := load_llm(model)).quantization is not None:
+        raise UserError(f"{llm.name}: quantised weights are not trained; set quantization_config to null")
     search = Search(
-        load_llm(model),
+        llm,
         load_training(gpu, parse_settings(settings or (), such_as="gpu.dcn_gb_s=100")).value,
         batch,
         schedule.value,
@@ -96,16 +98,16 @@ def mfu(
     show = show_sensitivity if sensitivity else show_mfu
     told = answer(Answer(value, lambda: show(value), value["rows"]), json, quiet)
     if not quiet:
-        _say_positions(search)
+        _say_notes(search)
     return told
 
 
-def _say_positions(search: "Search") -> None:
-    """Where training takes more tokens than the model has positions for."""
+def _say_notes(search: "Search") -> None:
+    """What of the model's file has no effect, and where training takes more tokens than it has positions for."""
     seen, trained = search.model.max_position_embeddings, search.training.recipe.sequence_tokens
-    if trained > seen:
-        name = search.model.name
-        print(f"pimloom: note: {name} has positions for {seen} tokens; {trained} are used", file=sys.stderr)
+    more = [f"{search.model.name} has positions for {seen} tokens; {trained} are used"] if trained > seen else []
+    for said in (*search.model.notes, *more):
+        print(f"pimloom: note: {said}", file=sys.stderr)
 
 
 def _chunks(schedule: Schedules, interleave: int | None) -> int:

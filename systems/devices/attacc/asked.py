@@ -92,7 +92,8 @@ def box_work(system: System, llm: LlmSpec, asked: Asked) -> Work[AttAccOutcome]:
         outcome.showing(lambda: Shown(system.name, prompts, middle))
         return outcome
 
-    return Work(f"decode steps of {llm.name} on {system.name}", run, lambda: routing_notes(system, llm, batch))
+    notes = [*llm.notes, *routing_notes(system, llm, batch)]
+    return Work(f"decode steps of {llm.name} on {system.name}", run, lambda: notes)
 
 
 def check_stacks(system: System, settings: Iterable[str]) -> None:

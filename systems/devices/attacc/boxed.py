@@ -18,6 +18,7 @@ from pimloom.systems.devices.attacc.box import Box, Decoder, Experts, Stacks
 from pimloom.systems.devices.attacc.gpu import Gpu
 from pimloom.systems.devices.attacc.prompt import Prompt, prompts_step
 from pimloom.systems.devices.attacc.step import HOSTS, Step, decode_step
+from pimloom.systems.devices.formats import refuse_quantized
 from pimloom.systems.reference.attacc import AS_RELEASED, PHYSICAL, Slips
 from pimloom.workload.need import kv_bytes_per_token, parameters
 from pimloom.workload.op import Bits
@@ -68,6 +69,7 @@ class Boxed(NamedTuple):
 def boxed(system: System, llm: LlmSpec, released: bool, tp: int = 1) -> Boxed:
     """tp: above 1 in place of the GPUs of the system's file. Raises UserError for a model that the study does not
     model, that these GPUs do not divide, or that does not fit."""
+    refuse_quantized(system, llm)
     spec = system.of_kind(AttAccSystem)
     option = "--tp " if tp not in (1, spec.gpus) else "--set gpus="  # where the user gave their number
     if tp > 1:

@@ -58,7 +58,7 @@ def request_work(system: System, llm: LlmSpec, asked: Asked) -> Work[CentOutcome
         outcome.showing(lambda: Shown(system.name, None, Run(end_ps=spans[-1].end_ps, spans=spans)))
         return outcome
 
-    return Work(f"contexts of {llm.name} on {system.name}", run)
+    return Work(f"contexts of {llm.name} on {system.name}", run, lambda: llm.notes)
 
 
 def _simulated(context: int, every: int, released: bool) -> list[int]:

@@ -22,6 +22,7 @@ from pimloom.energy.cent import Counted, Token, energies_pj, rest_mw
 from pimloom.mappers.cent import Layer, Place, layer_of
 from pimloom.mappers.cent_layer import ends_program, layer_program, matrices_program
 from pimloom.systems.devices.cent.costs import Drawn, LayerTime, TokenCost
+from pimloom.systems.devices.formats import refuse_quantized
 from pimloom.workload.batch import Batch
 from pimloom.workload.need import kv_bytes, parameters
 
@@ -217,6 +218,7 @@ class Placed:
 
 def placed(system: System, llm: LlmSpec, stages: int | None, tensor: int | None, released: bool) -> Placed:
     """A model on the devices of a system; None: as many stages as layers. Raises UserError if it cannot be dealt so."""
+    refuse_quantized(system, llm)
     spec, layers = system.of_kind(CentSystem), llm.num_hidden_layers
     assert system.aim is not None
     if (lanes := spec.link.lanes) < spec.devices:

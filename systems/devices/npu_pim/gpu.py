@@ -30,14 +30,23 @@ ALIKE = Expectation(UNIFORM)
 
 
 class Work(NamedTuple):
-    """An operator: its stage, its name, its operations, and the elements that it reads and writes; of them those of a
-    layer's matrices."""
+    """An operator: its stage, its name, its operations, and the elements that it reads and writes; of them those of
+    cached keys and values, and of a layer's matrices, whose weights have `weight_bits`, None: as wide as all."""
 
     stage: str
     name: str
     flops: int
     elements: int
+    cached: int = 0
     weights: int = 0
+    weight_bits: float | None = None
+
+    def bits(self, llm: LlmSpec, element_bits: int) -> float:
+        """Of what it reads and writes."""
+        if llm.quantization is None:
+            return self.elements * element_bits
+        narrow = self.weights * (element_bits - (self.weight_bits or element_bits))
+        return self.elements * element_bits - narrow - self.cached * (element_bits - llm.cache_bits(element_bits))
 
 
 def serve_gpu(
@@ -95,7 +104,7 @@ def _times(gpu: RooflineSystem, llm: LlmSpec, work: Iterable[Work]) -> tuple[dic
     """Of a layer's stages and of its operators [ns]."""
     stages, times = dict.fromkeys("ABE", 0), dict[str, int]()
     for each in work:
-        moved = each.elements * gpu.element_bits / BITS_PER_BYTE
+        moved = each.bits(llm, gpu.element_bits) / BITS_PER_BYTE
         ns = round(work_s(gpu, each.flops, moved) / (PS_PER_NS * S_PER_PS))
         key, n = f"{each.stage}.{each.name}", 2
         while key in times:
@@ -129,29 +138,33 @@ def batch_work(
 
 def _work(stage: str, op: Op) -> Work:
     moved = op.moved
-    return Work(stage, title(op), *_asked(op, moved), moved.weights if op.kind == "gemm" else 0)
+    weights = moved.weights if op.kind == "gemm" else 0
+    return Work(stage, title(op), *_asked(op, moved), weights, op.weight_bits)
 
 
-def _attention(core: Sequence[Op]) -> tuple[int, int]:
-    """Operations and elements: logits stay on the chip, and values that are parts of keys are read with them."""
-    elements = 0
+def _attention(core: Sequence[Op]) -> tuple[int, int, int]:
+    """Operations and elements, and those of the cache: logits stay on the chip, and values that are parts of keys are
+    read with them."""
+    elements = cached = 0
     for op in core:
         if op.kind in ("score", "value"):
             each = op.kv_heads * (op.head_dim - op.shared) + op.shared
             fetched = 0 if op.kind == "value" and values_in_keys(core, op) else op.cached * each
             elements += fetched + op.rows * op.heads * op.head_dim
+            cached += fetched if op.from_cache else 0
         elif op.kind == "softmax":
             elements += op.moved.weights  # sinks
-    return 2 * sum(op.macs for op in core), elements
+    return 2 * sum(op.macs for op in core), elements, cached
 
 
 def alone(op: Op) -> Work:
     """An operator before or behind the layers."""
-    return Work("", op.name, *_asked(op, op.moved))
+    narrow = (0, None) if op.weight_bits is None else (op.moved.weights, op.weight_bits)
+    return Work("", op.name, *_asked(op, op.moved), *narrow)
 
 
-def _asked(op: Op, moved: Moved) -> tuple[int, int]:
-    """Operations and elements. Work on vectors is bound by memory on any such machine, its few operations and
-    parameters do not count."""
+def _asked(op: Op, moved: Moved) -> tuple[int, int, int]:
+    """Operations and elements, and those of the cache. Work on vectors is bound by memory on any such machine, its few
+    operations and parameters do not count."""
     weights = moved.weights if op.kind in ("gemm", "embedding") else 0
-    return 2 * op.macs, weights + moved.cache_read + moved.read + moved.written
+    return 2 * op.macs, weights + moved.cache_read + moved.read + moved.written, moved.cache_read

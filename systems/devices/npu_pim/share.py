@@ -20,6 +20,7 @@ from pimloom.systems.npu_rules import ACTIVATION_BYTES
 from pimloom.systems.reference.neupims import rules_of
 from pimloom.workload.batch import Batch
 from pimloom.workload.need import ONE, LayerNeed, layer_need, outside
+from pimloom.workload.need import matrix_bits as need_bits
 from pimloom.workload.shard import Shard, cut
 
 Layers = int | range  # so many from the first on, or just these
@@ -30,9 +31,10 @@ def weight_bytes(
 ) -> int:
     """Bytes of matrices and biases of `layers` layers on a device, without norms, in so many bits if they are narrower;
     ends: and of what stands before and behind all layers (embeddings, LM head)."""
+    if matrix_bits is None:
+        return int(need_bits(llm, Shard(tp=tp), layers, element_bits, ends) // BITS_PER_BYTE)
     around = outside(llm, Shard(tp=tp)) * element_bits if ends else 0
-    bits = _need(llm, tp, layers).matrices * (element_bits if matrix_bits is None else matrix_bits) + around
-    return int(bits // BITS_PER_BYTE)
+    return int((_need(llm, tp, layers).matrices * matrix_bits + around) // BITS_PER_BYTE)
 
 
 REMEDY = "take more devices (--tp) or a larger memory"
@@ -56,7 +58,7 @@ def tokens_that_fit(
 
 def _cache_bytes(llm: LlmSpec, tp: int, layers: Layers, element_bits: int) -> int:
     """Bytes of a token's K and V on a device."""
-    return _need(llm, tp, layers).cache * element_bits // BITS_PER_BYTE
+    return int(_need(llm, tp, layers).cache * llm.cache_bits(element_bits) // BITS_PER_BYTE)
 
 
 def _need(llm: LlmSpec, tp: int, layers: Layers) -> LayerNeed:
@@ -78,11 +80,11 @@ def check_memory(
     """Raise UserError if weights, and the K and V of requests with such contexts, of `layers` exceed the memory of a
     device. ends, matrix_bits: as for `weight_bytes`."""
     weights = weight_bytes(llm, tp, layers, element_bits, ends=ends, matrix_bits=matrix_bits)
-    without_windows = int(sum(contexts)) * _need(llm, tp, layers).cache
-    if min(contexts, default=0) > 0 and weights + without_windows * element_bits // BITS_PER_BYTE <= memory_bytes:
+    without_windows, bits = int(sum(contexts)) * _need(llm, tp, layers).cache, llm.cache_bits(element_bits)
+    if min(contexts, default=0) > 0 and weights + without_windows * bits // BITS_PER_BYTE <= memory_bytes:
         return
     cache = layer_need(llm, Batch.decode(contexts), Shard(tp=tp), layers).cache
-    need = weights + cache * element_bits // BITS_PER_BYTE
+    need = weights + int(cache * bits // BITS_PER_BYTE)
     if need > memory_bytes:
         most = tokens_that_fit(llm, tp, layers, element_bits, memory_bytes, ends=ends, matrix_bits=matrix_bits)
         tokens = int(attended(llm, np.array(contexts)).sum())

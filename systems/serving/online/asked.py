@@ -48,7 +48,7 @@ def online_work(wanted: Wanted) -> Work[Online | Goodput]:
             return found.serve(requests, progress, False, True)
         return find(requests, rates, wanted.share, lambda some: found.serve(some, progress, True, False), found.devices)
 
-    return Work(f"{llm.name} on {wanted.system}", run, lambda: [*notes, *found.after()])
+    return Work(f"{llm.name} on {wanted.system}", run, lambda: [*llm.notes, *notes, *found.after()])
 
 
 def served_on(

@@ -142,7 +142,7 @@ def _drafted(system: System, llm: LlmSpec, share: Share, asked: Speculation, see
         extra=_extra(device, positions, llm, asked),
         more_bytes=sets * held.weight_bytes if held else 0.0,
         more_bytes_per_token=float(held.cache_bytes_per_token) if held else 0.0,
-        notes=tuple(_said(small, llm, asked, there)),
+        notes=(*small.notes, *_said(small, llm, asked, there)),
         apart=None if asked.on is None else Apart(there.name, own, power_at_rest_w(there, own)),
     )
 
