@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 from pimloom.arch.error import UserError
 from pimloom.systems.serving.requests import read_requests
+from pimloom.workload.requests.read import read
 from pimloom.workload.requests.table import Groups, Identities, Prefix, Tokens
 from pimloom.workload.requests.trace_file import read_conversations, read_trace
 from tests.command import call
+from tests.reference_data import needed
 
 HEADER = "timestamp,prompt_tokens,output_tokens\n"
 BAD_TIMES = {
@@ -90,9 +92,9 @@ def test_no_text_is_more_than_a_user_error(tmp_path_factory, text):
     for body in (f"{HEADER}{text},5,5\n", f"{HEADER}0,{text},5\n1,1,{text}", f"seq_len\n{text}\n", text):
         path = folder / "any.csv"
         path.write_text(body, newline="")
-        for read in (read_trace, lambda file: read_requests(file, 4)):
+        for reads in (read_trace, lambda file: read_requests(file, 4)):
             try:
-                assert (read(path)[0] >= 0).all()
+                assert (reads(path)[0] >= 0).all()
             except UserError as error:
                 assert len(str(error)) < 400
 
@@ -125,3 +127,70 @@ def test_blocks_have_equal_numbers_where_they_are_equal(prefix, size):
         assert (block is None) == (number == -1)
         assert all((block == other) == (number == its) for other, its in blocks if block is not None)
     assert len({number for _, number in blocks}) > 3
+
+
+def lines(folder, rows):
+    path = folder / "t.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+SIM = {"input_toks": 64, "output_toks": 8, "input_tok_ids": list(range(64))}
+
+
+def test_token_ids_make_prefix_hits(tmp_path):
+    """Three equal prompts of 64 tokens, blocks of 16: all but the last token may come from the cache, 0 + 48 + 48."""
+    path = lines(tmp_path, [SIM | {"arrival_time_ns": n * 10**9} for n in range(3)])
+    done = call("serve", "gpu_a100", "--model", "gpt2", "--trace", path, "--json", "-", "--quiet")
+    assert done.code == 0 and json.loads(done.out)["prefix_hit_share"] == (48 + 48) / (3 * 64), done
+    other = lines(tmp_path, [SIM | {"arrival_time_ns": n * 10**9, "input_tok_ids": [n] * 64} for n in range(3)])
+    again = call("serve", "gpu_a100", "--model", "gpt2", "--trace", other, "--json", "-", "--quiet")
+    assert json.loads(again.out)["spec_digest"] != json.loads(done.out)["spec_digest"]
+
+
+def test_workloads_of_llmservingsim_load(tmp_path):
+    """Its loader sorts by arrival; ids of generated tokens are left out, and that is said."""
+    rows = [SIM | {"arrival_time_ns": at, "output_tok_ids": [7] * 8, "output_toks": 8 + at} for at in (2000, 0, 1000)]
+    found = read(lines(tmp_path, rows))
+    assert found.arrival_ps == [0, 10**6, 2 * 10**6] and found.output == [8, 1008, 2008]
+    assert "output_tok_ids are not used" in found.note
+    session = {"session_id": "s", "arrival_time_ns": 0, "sub_requests": [{"input_toks": 1, "output_toks": 1}]}
+    with pytest.raises(UserError, match=r"t.jsonl:1: sub_requests: a session whose calls wait for one another"):
+        read(lines(tmp_path, [session]))
+
+
+def talks(folder, *conversations):
+    path = folder / "t.json"
+    path.write_text(json.dumps([{"conversations": [{"from": who, "value": "x" * n} for who, n in each]}
+                                for each in conversations]))  # fmt: skip
+    return path
+
+
+def test_later_turns_have_their_history(tmp_path):
+    """Of 4 characters a token: the second prompt is the first, its answer and its own; a system's text stands first."""
+    first = [("human", 400), ("gpt", 80), ("human", 40), ("gpt", 8), ("human", 4)]
+    second = [("system", 100), ("user", 4), ("chatgpt", 4)]
+    found = read(talks(tmp_path, first, second, [("gpt", 4)], [], [("human", 4), ("bing", 0)]))
+    assert (found.prompt, found.output) == ([100, 130, 26], [20, 2, 1])
+    assert "a prompt holds all earlier turns of its conversation; 1 pairs without a text left out" in found.note
+    assert "; 2 conversations without an answered turn left out" in found.note
+    assert found.prefix is not None and found.prefix.block(0, 0, 16) == found.prefix.block(1, 0, 16) is not None
+    assert found.prefix.block(0, 6, 16) is None and found.prefix.block(2, 0, 16) != found.prefix.block(0, 0, 16)
+    assert read(talks(tmp_path, second)).prefix is None  # nothing is shared
+
+
+def test_the_published_case_of_conversations(tmp_path):
+    found = read(needed("cases/12_sharegpt_history/sg.json"))
+    assert found.prompt == [100, 130, 26, 10] and found.output == [20, 2, 1, 10]
+
+
+def test_rows_of_burstgpt_without_a_response_are_counted(tmp_path):
+    path = tmp_path / "b.csv"
+    head = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+    rows = ("5,GPT-4,472,18,490", "45,GPT-4,1087,0,1087", "60,GPT-4,0,0,0", "61,GPT-4,9,,")
+    path.write_text(head + "".join(f"{row},API log\n" for row in rows))
+    found = read(path)
+    assert (found.prompt, found.output) == ([472], [18]) and "; 3 failed ones, without output, left out" in found.note
+    path.write_text(head + "5,ChatGPT,0,18,18,API log")
+    with pytest.raises(UserError, match="expected at least one token of Request tokens"):
+        read(path)

@@ -56,6 +56,8 @@ GOOD = {
     "ff P_FETCH 0\nFf write 0\n0XfF BOFF 1\n0 P_MEM_RD 1\n1 P_MEM_WR 9": [
         (255, 0, 0), (255, 1, 0), (255, 1, 1), (0, 0, 1), (1, 1, 9),
     ],
+    "\ufeff0x1a40 FETCH 17\n1 Write 18\n2 wr 19\n": [(0x1A40, 0, 17), (1, 0, 18), (2, 0, 19)],
+    "\ufeffLD 0x10\n": [(16, 0, 0)],
     "LD 0x10\nST 16\n": [(16, 0, 0), (16, 1, 0)],
     "LD 0x10 7\nST 010 7\n": [(16, 0, 7), (10, 1, 7)],
     "# a trace\r\n\r\n \t\n  0x1\tread   2 \r\n#0x2 READ\n   # x\n0x3 READ 2\r": [(1, 0, 2), (3, 0, 2)],
@@ -82,7 +84,7 @@ BEYOND = (
 BAD = {
     "hello\n": f"1: expected {ANY}, got 'hello'",
     "0x40 READ\n": f"1: expected {ANY}, got '0x40 READ'",
-    "# c\n\n0x40 REED 1\n": f"3: expected {ANY}, got '0x40 REED 1'",
+    "# c\n\n0x4g REED 1\n": f"3: expected {ANY}, got '0x4g REED 1'",
     "0x40 READ 1\n0x40 READ 1 1\n": f"2: expected {DRAMSIM3}, got '0x40 READ 1 1'",
     "0x40 READ 1\nLD 0x40\n": f"2: expected {DRAMSIM3}, got 'LD 0x40'",
     "0x40 READ 1\n0xg READ 2\n": f"2: expected {DRAMSIM3}, got '0xg READ 2'",
@@ -113,6 +115,15 @@ BAD = {
 @pytest.mark.parametrize("text", BAD)
 def test_what_is_wrong_is_said_in_one_line(trace, text, end):
     assert complaint(trace(text + end), limit_bytes=16 * GIB) == BAD[text]
+
+
+def test_words_that_dramsim3_takes_for_a_read_are_counted(trace):
+    """`FETCH` is known; of DRAMsim3 every other word but four is a read, a `Write` too."""
+    said = list[str]()
+    file = trace("1 FETCH 0\n2 Write 1\n3 WRITE 2\n4 wr 3\n")
+    assert requests(file, warn=said.append) == [(1, 0, 0), (2, 0, 1), (3, 1, 2), (4, 0, 3)]
+    words = "2 requests have words that DRAMsim3 takes for a read, first in line 2"
+    assert said == [f"{file}: {words}; WRITE, write, P_MEM_WR and BOFF are writes"]
 
 
 def test_data_compressed_in_another_way_are_not_shown(tmp_path):
@@ -232,7 +243,7 @@ def naive(text: str) -> list[tuple[int, int, int]] | int:
             assert own == form and len(fields) == {"ds": 3, "r": 2, "rt": 3}[form]
             assert not any("_" in field or "+" in field for field in (fields[0], fields[-1]))
             if form == "ds":
-                address, write = int(fields[0], 16), {"READ": 0, "WRITE": 1, "read": 0}[fields[1]]
+                address, write = int(fields[0], 16), int(fields[1] in ("WRITE", "write", "P_MEM_WR", "BOFF"))
             else:
                 address, write = (
                     int(fields[1], 16 if fields[1].lower().startswith("0x") else 10),

@@ -105,9 +105,10 @@ def test_conversations(tmp_path):
     path.write_text(json.dumps(conversations(first, second, [])))
     found = load_workload(path)
     assert not found.timed and found.arrival_s.tolist() == [0, 0, 0]
-    assert (found.prompt_tokens.tolist(), found.output_tokens.tolist()) == ([2, 1, 1], [1, 3, 1])
+    assert (found.prompt_tokens.tolist(), found.output_tokens.tolist()) == ([3, 5, 4], [1, 3, 1])
     assert found.note == (
-        "lengths estimated as characters / 4, rounded up, not counted by a tokenizer; 1 pairs without a text left out"
+        "lengths estimated as characters / 4, rounded up, not counted by a tokenizer; a prompt holds all earlier turns "
+        "of its conversation; 1 pairs without a text left out; 1 conversations without an answered turn left out"
     )
 
 

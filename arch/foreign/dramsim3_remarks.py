@@ -14,7 +14,7 @@ SILENT = ("AL", "channels", "bankgroup_enable", "hbm_dual_cmd", "unified_queue",
 
 def remarks(config: Config) -> tuple[str, ...]:
     """One sentence each, in the order of the file's lines, then those without a line."""
-    found = [*_ignored(config), *_replaced(config), *_contradictions(config), *_quirks(config)]
+    found = [*config.ini.notes, *_ignored(config), *_replaced(config), *_contradictions(config), *_quirks(config)]
     said = [f"{config.ini.file}{f':{line}' if line else ''}: {text}" for line, text in sorted(found)]
     return (*said, *_defaults(config))
 

@@ -1,6 +1,9 @@
-"""An INI file as DRAMsim3 reads it, but strictly: a bad line or value is one `UserError` with file and line.
+"""An INI file as DRAMsim3 reads it: a line or value that it cannot read is one `UserError` with file and line.
 
-Sections, `key = value` (or `key: value`), comments from `;` or `#` on; names do not depend on case.
+Sections, `key = value` (or `key: value`), comments from `;` or `#` on; names do not depend on case. Facts of its
+INIReader (umd-memsys/DRAMsim3@29817593, `ext/headers` [recalled]): of a number it takes what `strtol` or `strtod` reads
+of it, where there is no value the default, and the first of values given twice and of indented lines, which continue
+the value above. `notes` has a sentence for each of these.
 """
 
 import math
@@ -12,7 +15,7 @@ from typing import NamedTuple, NoReturn
 from pimloom.arch.document import nearest, read_text, short
 from pimloom.arch.error import UserError
 
-_INTEGER = re.compile(r"[-+]?(?:0|[1-9]\d{0,17})", re.ASCII)  # DRAMsim3 takes 010 for 8
+_INTEGER = re.compile(r"([-+]?)(0[xX][0-9a-fA-F]{1,15}|0[0-7]{0,17}|[1-9]\d{0,17})(?!\d)", re.ASCII)
 _REAL = re.compile(r"[-+]?(?:\d{1,18}\.?\d{0,18}|\.\d{1,18})(?:[eE][-+]?\d{1,2})?", re.ASCII)
 _FLAGS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
@@ -37,35 +40,40 @@ class Ini:
         self.entries: dict[tuple[str, str], Entry] = {}
         self.defaults: dict[str, str] = {}
         self.wanted: list[tuple[str, str]] = []
-        section, last = "", False
+        self.notes: list[tuple[int, str]] = []  # line, sentence
+        section, last = "", ""
         for line, written in enumerate(read_text(path).splitlines(), 1):
             text = re.split("[;#]", written, maxsplit=1)[0].strip()
             if text.startswith("["):
-                section, last = self._section(text, line), False
+                section, last = self._section(text, line), ""
+            elif text and last and written[:1].isspace():
+                self._value(section, last, text, line, "an indented line continues the value above it")
             elif text:
-                if last and written[:1].isspace():
-                    self.fail(line, "an indented line would continue the value above it; write it from column 1 on")
-                self._pair(section, text, line)
-                last = True
+                last = self._pair(section, text, line)
 
     def _section(self, text: str, line: int) -> str:
         if not text.endswith("]") or not text[1:-1].strip():
             self.fail(line, f"expected [section], got {short(text)}")
         return text[1:-1].strip()
 
-    def _pair(self, section: str, text: str, line: int) -> None:
+    def _pair(self, section: str, text: str, line: int) -> str:
         key, sign, value = re.split("([=:])", text, maxsplit=1) if re.search("[=:]", text) else (text, "", "")
         key, value = key.strip(), value.strip()
         if not sign or not key:
             self.fail(line, f"expected key = value, got {short(text)}")
         if not section:
             self.fail(line, f"{short(key)} stands before the first [section]")
-        if not value:
-            self.fail(line, f"[{section}] {short(key)}: expected a value, got nothing")
+        self._value(section, key, value, line, f"{short(key)} is given twice")
+        return key
+
+    def _value(self, section: str, key: str, value: str, line: int, why: str) -> None:
+        """Of several values the first that is not empty holds."""
         name = (section.lower(), key.lower())
-        if name in self.entries:
-            self.fail(line, f"[{section}] {short(key)} is given twice, first on line {self.entries[name].line}")
-        self.entries[name] = Entry(section, key, value, line)
+        first = self.entries.get(name)
+        if first and first.text:
+            self.notes.append((line, f"{why}; DRAMsim3 takes {short(first.text)}, of line {first.line}"))
+        else:
+            self.entries[name] = Entry(section, key, value, line)
 
     def fail(self, line: int | None, said: str) -> NoReturn:
         """Raise UserError about a line, or about the file."""
@@ -93,8 +101,10 @@ class Ini:
     def text(self, section: str, key: str, default: str | None) -> str:
         """A text as written."""
         found = self.entry(section, key)
-        if found is not None:
+        if found is not None and (found.text or default is None):
             return found.text
+        if found is not None:
+            self.notes.append((found.line, f"{short(found.key)} has no value; DRAMsim3 takes its default, {default}"))
         if default is None:
             self.refuse(section, key, "a value")
         self.defaults[key] = default
@@ -118,15 +128,30 @@ class Ini:
 
     def integer(self, section: str, key: str, default: int, low: int, high: int) -> int:
         """An integer from `low` to `high`."""
-        text = self.text(section, key, str(default))
-        if not _INTEGER.fullmatch(text) or not low <= int(text) <= high:
+        value = self._read_integer(section, key, self.text(section, key, str(default)))
+        if value is None or not low <= value <= high:
             self.refuse(section, key, f"int >= {low} and <= {high}")
-        return int(text)
+        return value
+
+    def _read_integer(self, section: str, key: str, text: str) -> int | None:
+        """What `strtol` makes of a text; None: no number."""
+        if (match := _INTEGER.match(text)) is None:
+            return None
+        sign, digits = match.groups()
+        base = 16 if digits[:2] in ("0x", "0X") else 8 if digits[0] == "0" else 10
+        value = int(digits, base) * (-1 if sign == "-" else 1)
+        if text.lstrip("+") != str(value):
+            self._read_as(section, key, text, str(value))
+        return value
+
+    def _read_as(self, section: str, key: str, text: str, value: str) -> None:
+        """Note that a text is more than its number."""
+        if line := self.line(section, key):
+            self.notes.append((line, f"{key} = {short(text)}: DRAMsim3 reads {value}"))
 
     def power_of_two(self, section: str, key: str, default: int, low: int, high: int) -> int:
         """A power of two from `low` to `high`."""
-        text = self.text(section, key, str(default))
-        value = int(text) if _INTEGER.fullmatch(text) else 0
+        value = self._read_integer(section, key, self.text(section, key, str(default))) or 0
         if not low <= value <= high or value & (value - 1):
             self.refuse(section, key, f"a power of two >= {low} and <= {high}")
         return value
@@ -134,7 +159,10 @@ class Ini:
     def real(self, section: str, key: str, default: float, low: float, high: float) -> float:
         """A finite number from `low` to `high`."""
         text = self.text(section, key, f"{default:g}")
-        value = float(text) if _REAL.fullmatch(text) else math.nan
+        match = _REAL.match(text)
+        value = float(match[0]) if match else math.nan
+        if match and match[0] != text:
+            self._read_as(section, key, text, f"{value:g}")
         if not low <= value <= high:
             self.refuse(section, key, f"number >= {low:g} and <= {high:g}")
         return value

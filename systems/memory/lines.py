@@ -8,14 +8,16 @@ from pimloom.systems.memory.digits import word_table
 LONGEST_LINE = 4096  # bytes
 LATEST_CK = 1 << 59  # cycles lie below: half of what the engine takes for never
 UNKNOWN, DRAMSIM3, RAMULATOR, RAMULATOR_TIMED = range(4)  # format
-READS = ("READ", "read", "P_MEM_RD", "P_FETCH", "P_LOCK_RD", "IFETCH")  # DRAMsim3 takes any word for a read
+READS = ("READ", "read", "P_MEM_RD", "P_FETCH", "P_LOCK_RD", "IFETCH", "FETCH")  # DRAMsim3 takes any word for a read
 WRITES = ("WRITE", "write", "P_MEM_WR", "BOFF")
 LOADS_STORES = ("LD", "ST")
 # state[…]: next byte; format; lines and requests so far; the last request's cycle and line; requests beyond the
 # capacity, and the first one's line; requests earlier than the one before, and the first one's line; what is wrong with
-# the next line
-AT, FORM, LINE, FILLED, LAST_CK, LAST_LINE, BEYOND, BEYOND_LINE, EARLIER, EARLIER_LINE, WRONG = range(11)
-N_STATE = 11
+# the next line; reads by a word that is not known, and the first one's line
+AT, FORM, LINE, FILLED, LAST_CK, LAST_LINE, BEYOND, BEYOND_LINE, EARLIER, EARLIER_LINE, WRONG, UNHEARD, UNHEARD_LINE = (
+    range(13)
+)
+N_STATE = 13
 # limits[…]: first address out of reach, -1: none; whether addresses wrap there; whether times must not decrease
 LIMIT, WRAPS, ORDERED = range(3)
 FINE, NO_REQUEST, TOO_FAR, TOO_EARLY, BIG_ADDRESS, BIG_CYCLE, LONG = range(7)  # WRONG
@@ -155,7 +157,7 @@ def _request(
         return 0, 0, 0
     if form == DRAMSIM3:
         a = _number(data, place[0, 0], place[0, 1], 16)
-        w = 0 if _word(data, place[1], reads) >= 0 else (1 if _word(data, place[1], writes) >= 0 else -1)
+        w = 1 if _word(data, place[1], writes) >= 0 else 0
     else:
         a = _number(data, place[1, 0], place[1, 1], 10)
         w = _word(data, place[0], others)
@@ -166,6 +168,10 @@ def _request(
         state[WRONG] = NO_REQUEST
     else:
         state[FORM] = form
+        if form == DRAMSIM3 and w == 0 and _word(data, place[1], reads) < 0:
+            if state[UNHEARD] == 0:
+                state[UNHEARD_LINE] = state[LINE] + 1
+            state[UNHEARD] += 1
         if a == BIG_NUMBER:
             state[WRONG] = BIG_ADDRESS
         elif t == BIG_NUMBER or t >= LATEST_CK:

@@ -1,9 +1,11 @@
 """Request traces as files: one request a line, in the formats of DRAMsim3 and Ramulator, read in bounded memory.
 
-The format is known by the first request: `0xADDRESS READ|WRITE CYCLE` (hexadecimal with or without 0x),
-`LD|ST ADDRESS` or `LD|ST ADDRESS CYCLE` (0x…, or decimal). Blank lines and lines that begin with # are skipped.
+The format is known by the first request: `0xADDRESS READ|WRITE CYCLE` (hexadecimal with or without 0x; as in DRAMsim3
+any word but WRITE, write, P_MEM_WR and BOFF is a read), `LD|ST ADDRESS` or `LD|ST ADDRESS CYCLE` (0x…, or decimal).
+Blank lines, lines that begin with #, and a byte order mark are skipped.
 """
 
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -34,6 +36,8 @@ from pimloom.systems.memory.lines import (
     N_STATE,
     NO_REQUEST,
     TOO_FAR,
+    UNHEARD,
+    UNHEARD_LINE,
     UNKNOWN,
     WORDS,
     WRONG,
@@ -99,9 +103,9 @@ def _arrays(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def _whole_lines(path: Path, state: np.ndarray, progress: Callable[[int], None]) -> Iterator[bytes]:
     """The file in pieces that end with a line; the last line may lack its end."""
-    rest = b""
+    rest, mark = b"", BOM_UTF8
     for block in read_blocks(path, progress):
-        data = rest + block
+        data, mark = (rest + block).removeprefix(mark), b""
         end = data.rfind(b"\n") + 1
         rest = data[end:]
         yield data[:end]
@@ -136,6 +140,9 @@ def _remarks(state: np.ndarray, limits: np.ndarray) -> Iterator[str]:
     if n := int(state[BEYOND]):
         what = f"{n} address{'es lie' if n > 1 else ' lies'} beyond the capacity of {capacity(int(limits[LIMIT]))}"
         yield f"{what}, first in line {state[BEYOND_LINE]}; taken modulo the capacity"
+    if n := int(state[UNHEARD]):
+        what = f"{n} request{'s have words' if n > 1 else ' has a word'} that DRAMsim3 takes for a read"
+        yield f"{what}, first in line {state[UNHEARD_LINE]}; WRITE, write, P_MEM_WR and BOFF are writes"
     if n := int(state[EARLIER]):
         what = f"{n} cycle{'s are' if n > 1 else ' is'} earlier than the one before"
         yield f"{what}, first in line {state[EARLIER_LINE]}; requests are served in the order of the file"

@@ -41,7 +41,7 @@ def load_workload(source: str | Path, *, count: int | None = None, seed: int = 0
     if text in DATA_SETS:
         return _drawn(text, count or DATA_SETS[text].rows, seed)
     if path.suffix == ".json":
-        prompt, output, note = read_conversations(path)
+        prompt, output, _, note = read_conversations(path)
         arrival_s, timed = np.zeros(len(prompt)), False
     elif path.suffix == ".csv" or path.exists():
         arrival_s, prompt, output = read_trace(path)

@@ -4,12 +4,14 @@ from typing import NamedTuple
 
 from pimloom.arch.units import PS_PER_MS, PS_PER_NS, PS_PER_S, PS_PER_US
 
+OUTPUT_IDS = "output_tok_ids"  # of generated tokens
 DATE = 0  # instead of a unit: dates and times, or seconds
 
 
 class Format(NamedTuple):
     """time, prompt, output: names of columns; unit: of times [ps]; others: what else is there, and not read; optional:
-    what else may be there; failed: whether rows without output are failures, which are left out; identity: the
+    what else may be there; failed: whether rows without output are failures, which are left out; sorted: whether rows
+    come in the order of their times; identity: the
     column of identities of blocks of so many tokens; number: the column of requests' own numbers; total: that of the
     sum of prompt and output; alone: that of how many such requests there are, which must be one."""
 
@@ -25,6 +27,7 @@ class Format(NamedTuple):
     number: str | None = None
     total: str | None = None
     alone: str | None = None
+    sorted: bool = True
 
     @property
     def columns(self) -> set[str]:
@@ -52,9 +55,12 @@ CSV = (
 )  # fmt: skip
 JSON_LINES = (
     Format("Mooncake", "timestamp", PS_PER_MS, "input_length", "output_length", identity=("hash_ids", 512)),
-    Format("LLMServingSim", "arrival_time_ns", PS_PER_NS, "input_toks", "output_toks", optional=("input_tok_ids",)),
+    Format(
+        "LLMServingSim", "arrival_time_ns", PS_PER_NS, "input_toks", "output_toks",
+        optional=("input_tok_ids", OUTPUT_IDS, "session_id", "request_id"), sorted=False,
+    ),
     Format("APEX", "StartTimeOffset", PS_PER_NS, "ContextTokens", "GeneratedTokens"),
-)
+)  # fmt: skip
 
 
 def said(formats: tuple[Format, ...]) -> str:

@@ -9,7 +9,7 @@ from pimloom.arch.document import read_text, short
 from pimloom.arch.error import UserError
 from pimloom.workload.requests.contradictions import check_rows
 from pimloom.workload.requests.csv_file import read_rows, whole_number
-from pimloom.workload.requests.formats import CSV, JSON_LINES, Format, said
+from pimloom.workload.requests.formats import CSV, JSON_LINES, OUTPUT_IDS, Format, said
 from pimloom.workload.requests.instants import instants
 from pimloom.workload.requests.table import Groups, Identities, Prefix, Requests, Tokens
 from pimloom.workload.requests.trace_file import LARGEST_BYTES, LONGEST, read_conversations
@@ -20,8 +20,10 @@ Table = list[tuple[str, dict[str, Any]]]  # place of each row, and its cells
 def read(path: Path) -> Requests:
     """The requests of a file. Raises UserError."""
     if path.suffix == ".json":
-        asked, answered, note = read_conversations(path)
-        return Requests(path.name, [0] * len(asked), asked.tolist(), answered.tolist(), note)
+        talks = read_conversations(path)
+        prompts = talks.prompt.tolist()
+        shared = Groups([str(n) for n in talks.talk], prompts) if len({*talks.talk}) < len(talks.talk) else None
+        return Requests(path.name, [0] * len(prompts), prompts, talks.output.tolist(), talks.note, shared)
     lines = path.suffix == ".jsonl"
     try:
         form, table = _json_lines(path) if lines else _csv(path)
@@ -31,16 +33,23 @@ def read(path: Path) -> Requests:
         raise UserError(f"{error}; expected {said(JSON_LINES if lines else CSV)}") from None
     if not table:
         raise UserError(f"{path}: expected at least one request")
+    if not form.sorted:
+        table = _by_time(form, table)
     arrival = instants(((f"{place}: {form.time}", str(row[form.time])) for place, row in table), form.unit)
+    if form.failed:  # what has no output may have no lengths at all
+        blank = {name: "0" for name in (form.prompt, form.output, form.total) if name}
+        table = [(place, row if row[form.output] else row | blank) for place, row in table]
     prompt, output = ([_tokens(place, row, name) for place, row in table] for name in (form.prompt, form.output))
     note = f"arrivals and lengths of the trace, in the format of {form.name}"
+    if any(OUTPUT_IDS in row for _, row in table):
+        note += f"; {OUTPUT_IDS} are not used: no prompt begins with generated tokens that are cached"
     if "NumImages" in table[0][1]:
         note += "; images are not computed"
     kept = [i for i, n in enumerate(output) if n or not form.failed]
     if failed := len(output) - len(kept):
         note += f"; {failed:,} failed ones, without output, left out"
     for (place, _), p, n in zip(table, prompt, output, strict=True):
-        if not p or (not n and not form.failed):
+        if (not p and n) or (not n and not form.failed):
             raise UserError(
                 f"{place}: expected at least one token of {form.prompt} and of {form.output}, got {p} and {n}"
             )
@@ -52,6 +61,13 @@ def read(path: Path) -> Requests:
     return Requests(
         path.name, [at - arrival[0] for at in arrival], prompt, output, note, _prefix(form, [table[i] for i in kept])
     )
+
+
+def _by_time(form: Format, table: Table) -> Table:
+    """In the order of whole numbers of time; rows whose time is none stay where they are told of."""
+    if not all(type(row[form.time]) is int for _, row in table):
+        return table
+    return sorted(table, key=lambda each: int(each[1][form.time]))
 
 
 def _csv(path: Path) -> tuple[Format, Table]:
@@ -79,6 +95,11 @@ def _json_lines(path: Path) -> tuple[Format, Table]:
             raise UserError(f"{place}: is no JSON; expected an object on each line") from None
         if not isinstance(row, dict):
             raise UserError(f"{place}: expected an object, got {short(line)}")
+        if "sub_requests" in row:
+            raise UserError(
+                f"{place}: sub_requests: a session whose calls wait for one another is not modelled; write each call "
+                "as a request of its own, with its arrival_time_ns"
+            )
         if not table:
             form, names = _format(place, list(row), JSON_LINES), list(row)
         if list(row) != names and not form.fits(list(row)):

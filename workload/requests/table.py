@@ -1,8 +1,9 @@
 """Requests in the order in which they arrive, and what their beginnings share."""
 
 from collections.abc import Hashable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
+import msgspec
 import numpy as np
 
 from pimloom.arch.error import UserError
@@ -94,6 +95,11 @@ class Tokens:
             n = min(len(self.tokens[request]) // size, count)
             found.append(_padded(np.array([self.block(request, k, size) for k in range(n)], np.int64), count))
         return found
+
+
+def content(prefix: Prefix | None) -> Any:
+    """All that decides which blocks are equal, as values for a digest."""
+    return {"tokens": list(prefix.tokens)} if isinstance(prefix, Tokens) else msgspec.to_builtins(prefix)
 
 
 def _padded(numbers: np.ndarray, count: int) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Files of requests: CSV traces of arrivals and lengths, and conversations as ShareGPT has them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, NoReturn
@@ -107,11 +107,23 @@ class _Conversation(msgspec.Struct):
     conversations: list[_Turn]
 
 
-def read_conversations(path: Path) -> tuple[np.ndarray, np.ndarray, str]:
-    """Input and output lengths [tokens, estimated] of each turn of a human that gpt answers next, and a note.
+class Conversations(NamedTuple):
+    """The turns of people that a model answers next, as requests: lengths [tokens, estimated], the conversation of
+    each, and a note. A prompt is all that stands before the answer: what the system said, earlier turns, their
+    answers."""
 
-    A length is a quarter of the characters, rounded up. Raises UserError.
-    """
+    prompt: np.ndarray
+    output: np.ndarray
+    talk: np.ndarray
+    note: str
+
+
+PEOPLE, MODELS = ("human", "user"), ("gpt", "chatgpt", "assistant", "bing", "bard")
+
+
+def read_conversations(path: Path) -> Conversations:
+    """The requests of a file as ShareGPT has it. A text has a quarter as many tokens as characters, rounded up. Raises
+    UserError."""
     text = read_text(path, LARGEST_BYTES)
     try:
         found = msgspec.json.decode(text, type=list[_Conversation])
@@ -121,23 +133,35 @@ def read_conversations(path: Path) -> tuple[np.ndarray, np.ndarray, str]:
         _fail_json(path, text, str(error))
     except RecursionError:
         raise UserError(f"{path}: is nested too deeply; {_SHAPE}") from None
-    lengths, empty = [], 0
-    for talk in found:
-        for asked, answer in zip(talk.conversations, talk.conversations[1:], strict=False):
-            if (asked.speaker, answer.speaker) == ("human", "gpt"):
-                if asked.value and answer.value:
-                    lengths.append([ceil_div(len(x.value), CHARACTERS_PER_TOKEN) for x in (asked, answer)])
-                else:
-                    empty += 1
-    if not lengths:
+    rows, unanswered, empty = list[tuple[int, int, int]](), 0, 0
+    for n, talk in enumerate(found):
+        mine = [(prompt, output, n) for prompt, output in _turns(talk.conversations)]
+        rows += (full := [row for row in mine if row[0] and row[1]])
+        unanswered, empty = unanswered + (not mine), empty + len(mine) - len(full)
+    if not rows:
         raise UserError(f"{path}: at $: no turn of a human that gpt answers; {_SHAPE}")
-    if (longest := max(map(max, lengths))) > LONGEST:
-        raise UserError(f"{path}: a turn of about {longest} tokens; expected at most {LONGEST}")
-    note = f"lengths estimated as characters / {CHARACTERS_PER_TOKEN}, rounded up, not counted by a tokenizer"
+    if (longest := max(max(row[:2]) for row in rows)) > LONGEST:
+        raise UserError(f"{path}: a turn of about {longest} tokens with all before it; expected at most {LONGEST}")
+    note = (
+        f"lengths estimated as characters / {CHARACTERS_PER_TOKEN}, rounded up, not counted by a tokenizer; a prompt "
+        "holds all earlier turns of its conversation"
+    )
     if empty:
         note += f"; {empty} pairs without a text left out"
-    tokens = np.array(lengths, np.int64)
-    return tokens[:, 0], tokens[:, 1], note
+    if unanswered:
+        note += f"; {unanswered:,} conversations without an answered turn left out"
+    columns = np.array(rows, np.int64)
+    return Conversations(columns[:, 0], columns[:, 1], columns[:, 2], note)
+
+
+def _turns(turns: Sequence[_Turn]) -> Iterator[tuple[int, int]]:
+    """Tokens of each prompt with all before it, and of its answer; 0: there is no text."""
+    history, last = 0, _Turn("", "")
+    for turn in turns:
+        tokens = ceil_div(len(turn.value), CHARACTERS_PER_TOKEN)
+        if last.speaker in PEOPLE and turn.speaker in MODELS:
+            yield history if last.value else 0, tokens
+        history, last = history + tokens, turn
 
 
 _SHAPE = 'expected a list of {"conversations": [{"from": "human" or "gpt", "value": text}, ...]}'

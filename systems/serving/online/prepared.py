@@ -4,8 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-import msgspec
-
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.name_units import counted
@@ -32,7 +30,7 @@ from pimloom.systems.serving.transforms.transform import Apart, Transform
 from pimloom.systems.settings import parse_settings
 from pimloom.workload.decoding.density import density_of
 from pimloom.workload.decoding.formats import format_of
-from pimloom.workload.requests.table import Requests
+from pimloom.workload.requests.table import Requests, content
 
 BATCH = 256  # requests that run at most [recalled: vLLM's max_num_seqs]
 
@@ -210,12 +208,11 @@ def _named(
     left += [name for name in ("ahead", "whole") if getattr(limits, name) == Limits._field_defaults[name]]
     asked = {name: value for name, value in limits._asdict().items() if name not in left}
     asked |= {"rows": limits.rows.there} if limits.rows else {}
-    shared = None if limits.prefix is None else msgspec.to_builtins(limits.prefix)
     settled_system, outside = settled(system, wanted.lm_head)
     digest = spec_digest(
         settled_system, llm, **asked, **outside, tp=wanted.tp, layers=layers, scheduler=plan.scheduler, requests=table,
-        prefix=shared, replicas=plan.replicas, router=plan.router, exact=plan.exact, sample=plan.sample, seed=plan.seed,
-        slo=wanted.slo, **_transformed(wanted), **more,
+        prefix=content(limits.prefix), replicas=plan.replicas, router=plan.router, exact=plan.exact,
+        sample=plan.sample, seed=plan.seed, slo=wanted.slo, **_transformed(wanted), **more,
     )  # fmt: skip
     return {
         "system": system.name, "model": llm.name, "tp": wanted.tp, "layers": layers, "lm_head": lm_head,
