@@ -101,8 +101,8 @@ def run(
 
     `generate` tokens (1024 if None) of each of `batch` requests behind prompts of `prompt` tokens, on NPUs with or
     without PIM and on rooflines: a `Generated`; prompts go in pieces of `chunk` tokens, of decode one in `every`
-    iterations is simulated. lm_head: with embedding, LM head and sampling, or without; None: as the system has it by
-    itself (composed ones with, PIM-GPT by `workload.lm_head`, others without), also with `requests`.
+    iterations is simulated. lm_head: with embedding, LM head and sampling; without them by default, on every system
+    (PIM-GPT: as `workload.lm_head` of its file says), also with `requests`.
 
     PIM-GPT, and rooflines without options of a batch, run one sequence: `generate` tokens behind a prompt of `prompt`
     tokens; a `Result`. check: run the legality monitor on every command trace; timeline: a Perfetto file of a

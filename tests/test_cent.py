@@ -175,7 +175,7 @@ def test_each_size_of_the_device_decides_something(field, value) -> None:
 
 
 def test_a_device_takes_a_token_of_each_request() -> None:
-    device = device_of(SYSTEM, LLM, Share(tp=1, layers=32))
+    device = device_of(SYSTEM, LLM, Share(tp=1, layers=32, outside=True))
     one, many = device.step(Batch.decode([128])), device.step(Batch.decode([128] * 64))
     assert one.time_s == pytest.approx(7.5e-3, rel=0.01) and many.time_s == pytest.approx(2 * one.time_s, rel=1e-6)
     at_rest = ("precharge_standby", "buffers_static", "instruction_buffer")  # of devices that wait, too

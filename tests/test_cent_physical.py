@@ -78,8 +78,12 @@ def test_the_slowest_stage_makes_the_throughput() -> None:
     *_, point = cent_work(asked).run(lambda done, total: None).points
     stage_s = 3 * (point.pim_s + point.near_memory_s) / 80 + point.link_s / 32
     assert point.tokens_per_s == pytest.approx(1 / stage_s) == pytest.approx(1504, rel=0.001)
-    step = device_of(load_system("cent", {"devices": "8"}), LLM, Share(tp=1, layers=32)).step(Batch.decode([128] * 64))
-    even = cent_work(Asked("cent", "llama-2-7b", devices=8, pp=32, prompt=0, generate=128)).run(lambda *_: None)
+    step = device_of(load_system("cent", {"devices": "8"}), LLM, Share(tp=1, layers=32, outside=True)).step(
+        Batch.decode([128] * 64)
+    )
+    even = cent_work(Asked("cent", "llama-2-7b", devices=8, pp=32, prompt=0, generate=128, lm_head=True)).run(
+        lambda *_: None
+    )
     assert 64 / step.time_s == pytest.approx(even.points[-1].tokens_per_s, rel=1e-6)
     assert even.points[-1].tokens_per_s == pytest.approx(32 / even.points[-1].token_s)
 
@@ -90,7 +94,7 @@ def test_the_slowest_stage_makes_the_throughput() -> None:
 def test_keys_and_values_fit_where_they_are(devices: int, tensor: int, requests: int, who: str) -> None:
     """4,096 tokens take 2 GiB in all layers; of several devices that share layers one has them."""
     system = load_system("cent", {"devices": str(devices)})
-    device = device_of(system, LLM, Share(tp=tensor, layers=32))
+    device = device_of(system, LLM, Share(tp=tensor, layers=32, outside=True))
     device.check(Batch.decode([4096] * (requests - 1)))
     assert (requests - 1) * 4096 <= device.capacity().tokens < requests * 4096
     with pytest.raises(UserError, match=f"the device {who} has 17,179,869,184 bytes.*; take more stages"):
@@ -127,7 +131,7 @@ REST_MW = {  # of a device: channels with all rows closed, their buffers, and tw
 def test_devices_that_wait_draw_what_they_draw_at_rest(devices: int, tensor: int, requests: int) -> None:
     """In a step each device has its channels at work, or waits; a machine at work draws more than one at rest."""
     system = load_system("cent", {"devices": str(devices)})
-    run = device_of(system, SMALL, Share(tp=tensor, layers=32)).step(Batch.decode([16] * requests))
+    run = device_of(system, SMALL, Share(tp=tensor, layers=32, outside=True)).step(Batch.decode([16] * requests))
     token = placed(system, SMALL, None, tensor if tensor > 1 else None, released=False).token(16)
     at_work_s = token.layer.pim * 1e-3 * (devices if tensor == 1 else 32) * requests
     at_rest_w, drawn = power_at_rest_w(system, tensor), run.device_j or {}
@@ -153,7 +157,7 @@ def test_a_request_takes_what_all_its_tokens_take(context: int) -> None:
     system = load_system("cent", {"devices": "32"})
     wanted = placed(system, SMALL, None, None, released=False)
     every_s = sum(wanted.token(n).token_ms for n in range(1, context + 1)) * 1e-3
-    asked = Asked("cent", "llama-2-7b", every=8, context=context)
+    asked = Asked("cent", "llama-2-7b", every=8, context=context, lm_head=True)
     found = request_work(system, SMALL, asked).run(lambda *_: None)
     assert found.latency_s == pytest.approx(every_s, rel=0.003)
     at, energy = zip(*((point.context, point.energy_j) for point in found.points), strict=True)

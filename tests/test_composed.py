@@ -55,7 +55,7 @@ def toy(folder: Path, *changes: tuple[str, str], text: str = TOY) -> Path:
 
 def run(path: Path, batch: Batch, llm: Any = GPT2, tp: int = 1, layers: int = 2, **settings: str) -> Run:
     changed = {name.replace("__", "."): value for name, value in settings.items()}
-    return checked(device_of(load_system(str(path), changed), llm, Share(tp, layers)).step(batch))
+    return checked(device_of(load_system(str(path), changed), llm, Share(tp, layers, outside=True)).step(batch))
 
 
 def checked(found: Run) -> Run:
@@ -172,9 +172,9 @@ def test_experts_that_all_go_to_one_unit_take_as_long_as_there_without_a_choice(
 
 def test_the_lm_head_runs_once_for_a_prompt_in_chunks(tmp_path: Path) -> None:
     system = load_system(str(toy(tmp_path)))
-    wanted = Wanted(1, 24, 1, 8, 1, 1, 1, "physical")
+    wanted = Wanted(1, 24, 1, 8, 1, 1, 1, "physical", True)
     chunks = [Batch.prefill([8], [old], ends=old == 16) for old in (0, 8, 16)]
-    steps = [device_of(system, GPT2, Share(1, 1)).step(batch) for batch in chunks]
+    steps = [device_of(system, GPT2, Share(1, 1, outside=True)).step(batch) for batch in chunks]
     assert [sum(span.operator == "lm_head" for span in step.spans) for step in steps] == [0, 0, 1]
     assert generate(system, GPT2, wanted).prompt_s == pytest.approx(sum(step.time_s for step in steps), rel=1e-12)
 
@@ -219,7 +219,7 @@ def test_every_key_decides_or_is_refused(tmp_path: Path) -> None:
     assert scalars - part - {"kind", "description"} == CHANGES.keys()
 
     def both(settings: dict[str, str]) -> tuple[Run, Run]:
-        made = device_of(load_system(str(path), settings), GPT2, Share(2, 2))
+        made = device_of(load_system(str(path), settings), GPT2, Share(2, 2, outside=True))
         return made.step(Batch.decode([64, 500])), made.step(Batch.prefill([20]))
 
     plain = both({})

@@ -46,7 +46,7 @@ def llm(tmp_path: Path) -> LlmSpec:
 
 def composed(folder: Path, text: str, llm: LlmSpec, tp: int = 1) -> Any:
     (folder / "toy.yaml").write_text(text)
-    return device_of(load_system(str(folder / "toy.yaml")), llm, Share(tp, 2))
+    return device_of(load_system(str(folder / "toy.yaml")), llm, Share(tp, 2, outside=True))
 
 
 def layers_ps(run: Run) -> int:

@@ -73,7 +73,7 @@ MIXTRAL = load_llm("mixtral-8x7b")
 )
 def test_what_cannot_be_is_said(settings: dict[str, str], said: str) -> None:
     with pytest.raises(UserError, match=said):
-        device_of(load_system("duplex", settings), MIXTRAL, Share(1, 32))
+        device_of(load_system("duplex", settings), MIXTRAL, Share(1, 32, outside=True))
 
 
 def test_requests_that_do_not_fit_are_said() -> None:
@@ -91,7 +91,12 @@ def test_memory_spaces_hold_whole_requests() -> None:
     """20 GiB each: two have an expert, cut for each device, and three take keys and values."""
     spaces = device_of(load_system("duplex"), MIXTRAL, Share(1, 32, outside=False))
     whole = spaces.capacity().tokens
-    assert whole < device_of(load_system("duplex", {"co_processing": "false"}), MIXTRAL, Share(1, 32)).capacity().tokens
+    assert (
+        whole
+        < device_of(load_system("duplex", {"co_processing": "false"}), MIXTRAL, Share(1, 32, outside=True))
+        .capacity()
+        .tokens
+    )
     with pytest.raises(UserError, match="no memory space has .* left; take fewer requests, shorter ones or co_proces"):
         spaces.check(Batch.decode([whole // 4] * 4))
 
@@ -111,14 +116,18 @@ def test_one_expert_of_each_layer_fills_all_spaces(router: str) -> None:
 
 def test_routers_place_experts_as_they_group_them() -> None:
     """S has neighbours in a space, the paper deals them: of eight experts on one device with three heavy ones."""
-    device = device_of(load_system("duplex", QUICK | {"router": "busiest_to_xpu"}), MIXTRAL, Share(1, 32))
+    device = device_of(load_system("duplex", QUICK | {"router": "busiest_to_xpu"}), MIXTRAL, Share(1, 32, outside=True))
     assert isinstance(device, DuplexDevice)
     assert device._built.room._spaces[:16] == (0, 0, 1, 1, 2, 2, 3, 3, 1, 1, 2, 2, 3, 3, 0, 0)
-    alone = device_of(load_system("duplex", QUICK | {"router": "idlest_to_pim_alone"}), MIXTRAL, Share(1, 32))
+    alone = device_of(
+        load_system("duplex", QUICK | {"router": "idlest_to_pim_alone"}), MIXTRAL, Share(1, 32, outside=True)
+    )
     assert isinstance(alone, DuplexDevice) and not alone._built.room.has_spaces
     ends = dict[str, int]()
     for router in ROUTERS:
-        other = device_of(load_system("duplex", QUICK | {"router": router, "routing.zipf": "1"}), MIXTRAL, Share(1, 32))
+        other = device_of(
+            load_system("duplex", QUICK | {"router": router, "routing.zipf": "1"}), MIXTRAL, Share(1, 32, outside=True)
+        )
         ends[router] = other.step(Batch.decode([100] * 64)).end_ps  # which looks for two processors in a space
     assert ends["optimum"] <= ends["idlest_to_pim"]  # of the same groups
     assert ends["optimum_alone"] == min(ends.values())
@@ -140,15 +149,15 @@ def test_drafts_lie_where_decode_has_its_keys(phase: Literal["decode", "verify"]
 
 def test_capacity_of_several_nodes_is_that_of_a_device() -> None:
     system = load_system("duplex", {"nodes": "2"})
-    room = device_of(system, MIXTRAL, Share(4, 32)).capacity()
+    room = device_of(system, MIXTRAL, Share(4, 32, outside=True)).capacity()
     assert room.memory_bytes == 80 * 2**30
-    assert room.tokens == device_of(system, MIXTRAL, Share(1, 32)).capacity().tokens
+    assert room.tokens == device_of(system, MIXTRAL, Share(1, 32, outside=True)).capacity().tokens
 
 
 @pytest.mark.parametrize("setting", ["device.links.node_gb_s=1e-300", "device.energy.node_pj_per_bit=1e308"])
 def test_what_no_number_holds_is_said(setting: str) -> None:
     place, _, text = setting.partition("=")
-    device = device_of(load_system("duplex", QUICK | {place: text}), MIXTRAL, Share(1, 32))
+    device = device_of(load_system("duplex", QUICK | {place: text}), MIXTRAL, Share(1, 32, outside=True))
     with pytest.raises(UserError, match="duplex: time or energy of a step is beyond all numbers; raise rates and clo"):
         device.step(Batch.decode([100] * 4))
 

@@ -163,7 +163,7 @@ def test_spans_of_one_resource_follow_one_another(contexts: list[int], prompt: i
 def quick(co_processing: str) -> Any:
     llm = msgspec.structs.replace(MIXTRAL, num_hidden_layers=2)
     system = load_system("duplex", {"memory": "ideal", "co_processing": co_processing, "devices": "2"})
-    return device_of(system, llm, Share(1, 2))
+    return device_of(system, llm, Share(1, 2, outside=True))
 
 
 @given(st.lists(st.integers(1, 2000), min_size=1, max_size=20), st.integers(0, 19))
@@ -261,7 +261,7 @@ def test_tensor_parallelism_stands_in_place_of_the_devices() -> None:
     assert (eight.end_ps, eight.spans) == (asked.end_ps, asked.spans)
     assert eight.energy_j == pytest.approx(asked.energy_j)
     assert (eight.devices, asked.devices) == (1, 8)
-    one, per = (device_of(load_system("duplex"), MIXTRAL, Share(tp, 32)).capacity() for tp in (1, 4))
+    one, per = (device_of(load_system("duplex"), MIXTRAL, Share(tp, 32, outside=True)).capacity() for tp in (1, 4))
     assert per.memory_bytes == one.memory_bytes // 4 and per.tokens == one.tokens
 
 
@@ -269,10 +269,11 @@ def test_tensor_parallelism_stands_in_place_of_the_devices() -> None:
 def test_models_of_all_kinds_run(model: str) -> None:
     options: Any = {"model": model, "batch": 2, "prompt": 20, "generate": 3, "tp": 8}
     options |= {"tp": {"gpt2": 2, "llama-3.1-405b": 16}.get(model, 8), "set": {"memory": "ideal"}}
-    found: Any = pimloom.run("duplex", **options)
+    found: Any = pimloom.run("duplex", lm_head=True, **options)
     assert found.tp == options["tp"] and found.lm_head
     assert fsum(found.energy_by_cause_j.values()) == pytest.approx(found.energy_j)
-    without: Any = pimloom.run("duplex", lm_head=False, **options)
+    without: Any = pimloom.run("duplex", **options)
+    assert not without.lm_head
     assert without.latency_s < found.latency_s and without.energy_j < found.energy_j
 
 

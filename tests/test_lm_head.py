@@ -73,14 +73,49 @@ def test_a_run_with_the_option_is_the_row_of_the_comparison(name: str, both: lis
         assert there == (TABLES - {"norm"} if lm_head and name != "pim_gpt" else set())
 
 
-def test_without_the_option_a_run_is_as_ever(both: list[Any], work: dict[str, Any]) -> None:
+def test_without_the_option_every_system_has_its_layers_alone(both: list[Any], work: dict[str, Any]) -> None:
     for place, name in enumerate(FIVE):
         options: dict[str, Any] = {} if name == "pim_gpt" else {"batch": 1, "every": 16}
         ran: Any = pimloom.run(name, **work, **options)
-        own = both[name.endswith("yaml")].systems[place]
+        own = both[False].systems[place]
         assert ran.latency_s == pytest.approx(own.latency_s, rel=1e-12)
         if name != "pim_gpt":
-            assert ran.lm_head is name.endswith("yaml") and ran.spec_digest == own.spec_digest
+            assert not ran.lm_head and ran.spec_digest == own.spec_digest
+
+
+ANYHOW: dict[str, dict[str, Any]] = {  # a run of each kind without a word about the LM head
+    "t4": {"model": "gpt2", "generate": 2},
+    "gpu_a100": {"model": "gpt2", "generate": 2, "batch": 2},
+    "pim_gpt": {"model": "gpt2", "generate": 1},
+    "npu_only": {"model": "gpt2", "generate": 1, "batch": 1, "layers": 1},
+    "neupims": {"model": "gpt2", "requests": "alpaca", "batch": 4, "layers": 1},
+    "examples/systems/phone.yaml": {"model": "gpt2", "generate": 1, "layers": 1},
+    "duplex": {"model": "gpt2", "generate": 1, "layers": 1, "set": {"memory": "ideal"}},
+    "attacc": {"model": "gpt3-7b", "generate": 2, "prompt": 8},
+    "cent": {"model": "llama-2-7b", "context": 1},
+}
+
+
+@pytest.mark.parametrize("system", ANYHOW)
+def test_by_default_no_system_has_it_and_says_so(system: str) -> None:
+    found = pimloom.run(system, **ANYHOW[system]).to_dict()
+    assert (found.get("workload") or {}).get("lm_head", found.get("lm_head")) is False
+    given = {**ANYHOW[system], "lm_head": False}
+    same = pimloom.run(system, **given).to_dict()
+    assert {**same, "wall_s": 0, "notes": 0} == {**found, "wall_s": 0, "notes": 0}
+
+
+def test_cent_has_it_as_asked_and_as_its_own_code_has_it() -> None:
+    plain, whole = (pimloom.run("cent", model="llama-2-7b", context=1, lm_head=on) for on in (None, True))
+    assert plain.ends_s == plain.host_s == 0 < whole.ends_s  # type: ignore[union-attr]
+    assert whole.latency_s == pytest.approx(plain.latency_s + whole.ends_s + whole.host_s)  # type: ignore[union-attr]
+    assert whole.lm_head and plain.spec_digest != whole.spec_digest  # type: ignore[union-attr]
+    assert pimloom.run("cent", model="llama-2-7b", context=128, fidelity="released").lm_head  # type: ignore[union-attr]
+
+
+def test_a_box_that_cannot_have_it_says_so() -> None:
+    done = call("run", "attacc", "--model", "gpt3-7b", "--generate", "2", "--lm-head")
+    assert done.code == 2 and done.err.startswith("pimloom: --lm-head: attacc") and done.err.count("\n") == 1
 
 
 def test_what_a_roofline_adds(work: dict[str, Any]) -> None:
@@ -122,7 +157,7 @@ def test_an_npu_runs_it_as_the_same_arrays_in_a_composition(tmp_path: Path) -> N
     neupims = load_system("neupims", {"dram.channels": "4", "packing.constants": "derived"})
     narrow = replace(GPT2, vocab_size=1024)
     mine = device_of(neupims, narrow, Share(1, 2, outside=True))
-    composed = device_of(load_system(str(tmp_path / "toy.yaml")), narrow, Share(1, 2))
+    composed = device_of(load_system(str(tmp_path / "toy.yaml")), narrow, Share(1, 2, outside=True))
     for batch in (Batch.decode([30, 9, 12]), Batch.prefill([20, 4]), Batch.prefill([20], ends=False)):
         one, other = mine.step(batch), composed.step(batch)
         assert (one.end_ps, one.commands, one.interface_bytes) == (other.end_ps, other.commands, other.interface_bytes)

@@ -136,7 +136,7 @@ def test_goodput_for_a_dollar():
 
 def test_cent_reads_tokens_between_few_that_are_simulated():
     llm = load_llm("llama-2-7b")
-    device = device_of(load_system("cent"), llm, Share(1, llm.num_hidden_layers))
+    device = device_of(load_system("cent"), llm, Share(1, llm.num_hidden_layers, outside=True))
     assert isinstance(device, CentDevice)
     coarse = device.between()
     for context in (1, 128, 200, 700):

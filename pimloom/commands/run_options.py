@@ -77,8 +77,8 @@ LmHead = Annotated[
     bool | None,
     typer.Option(
         LM_HEAD,
-        help="With embedding, LM head and sampling, or without; else as the system has it by itself: composed ones "
-        "with, PIM-GPT by workload.lm_head, others without. `compare` leaves them out on all systems unless asked.",
+        help="With embedding, LM head and sampling, or without; else without, on every system (PIM-GPT: as "
+        "workload.lm_head of its file says).",
     ),
 ]
 Tokens = Annotated[
@@ -94,7 +94,7 @@ Ends = Annotated[
     bool,
     typer.Option(
         LM_HEAD,
-        help="With embedding, LM head and sampling on every system, or on none, whatever `run` has on it by itself.",
+        help="With embedding, LM head and sampling on every system; else on none.",
     ),
 ]
 Check = Annotated[bool, typer.Option("--check", help="Run the legality monitor on every command trace.")]

@@ -56,7 +56,7 @@ class Own(NamedTuple):
 OWN = {  # kind of a system
     "cent": Own(
         ("pimloom.systems.devices.cent.asked", "cent_work"), ("pimloom.reports.terminal.cent", "show_cent"),
-        ("tp", "pp", "devices", "context"), "{system} takes requests one by one through its stages",
+        ("tp", "pp", "devices", "context", "lm_head"), "{system} takes requests one by one through its stages",
     ),
     "attacc": Own(
         ("pimloom.systems.devices.attacc.asked", "attacc_work"), ("pimloom.reports.terminal.attacc", "show_attacc"),
@@ -102,9 +102,11 @@ def _own(asked: Asked) -> Ran:
     """What a kind of system has of its own."""
     takes = OWN[kind_named(asked.system)]
     other = {name: getattr(asked, name) for name in OF_OTHERS if name not in takes.options}
+    if asked.lm_head is False:
+        other.pop("lm_head", None)  # which it does anyhow
     _refuse(other | {"check": asked.check or None}, takes.why.format(system=asked.system), takes.instead)
     for name in (*takes.options, "every"):
-        if (value := getattr(asked, name)) is not None and value < 1:
+        if name != "lm_head" and (value := getattr(asked, name)) is not None and value < 1:
             raise UserError(f"--{name} {value}: expected at least 1")
     if asked.seed:
         raise UserError(f"--seed {asked.seed}: {asked.system} draws nothing; leave it out")

@@ -94,7 +94,16 @@ def _run(rows: Sequence[Mapping[str, Any]], every: int, job: tuple[int, str]) ->
     row, fidelity = rows[job[0]], job[1]
     piped = row["stages"] == load_llm(row["model"]).num_hidden_layers
     tp = None if piped else row["tensor"]
-    asked = Asked(SYSTEM, row["model"], devices=row["devices"], pp=row["stages"], tp=tp, fidelity=fidelity, every=every)
+    asked = Asked(
+        SYSTEM,
+        row["model"],
+        devices=row["devices"],
+        pp=row["stages"],
+        tp=tp,
+        fidelity=fidelity,
+        every=every,
+        lm_head=True,
+    )
     return cent_work(asked).run(lambda done, total: None)
 
 

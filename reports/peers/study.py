@@ -98,7 +98,8 @@ def _winner(work: Workload, found: Sequence[Found]) -> dict[str, object] | None:
         "workload": str(work), "fastest": ran[0].system, "step_ms": ran[0].step_ms,
         "size": size_text(ran[0].devices, ran[0].memory_gb_s),
         "device": most["device"], "tb_s": most["tb_s"], "least": least.least,
-        "undecided": [one.cell for one in least.undecided], "alike": "; ".join(alike) or None, "why": _why(ran),
+        "undecided": ", ".join(one.cell for one in least.undecided), "alike": "; ".join(alike) or None,
+        "why": _why(ran),
     }  # fmt: skip
 
 
@@ -151,7 +152,7 @@ def _winners(won: Sequence[dict[str, object]]) -> TableData:
 def _open(won: Sequence[dict[str, object]]) -> str:
     """In how many workloads nobody needs the least energy of all systems, and the two cells that decide."""
     left = [row for row in won if not row["least"]]
-    cells = list(dict.fromkeys(cell for row in left for cell in list(row["undecided"] or ())[:2]))
+    cells = list(dict.fromkeys(cell for row in left for cell in str(row["undecided"]).split(", ")[:2] if cell))
     if not left:
         return ""
     said = f": {' and '.join(cells[:2])}, known of some and not of others, decide" if cells else ""

@@ -12,7 +12,7 @@ def show_attacc(result: AttAccOutcome) -> None:
     """Tables of the result."""
     show_warnings(result.notes)
     lengths = f"{result.prompt_tokens:,} + {result.generated_tokens:,} tokens, batch {result.batch}"
-    show_line(f"{result.model} on {result.system}, {result.fidelity}: {lengths}")
+    show_line(f"{result.model} on {result.system}, {result.fidelity}: {lengths}, without embedding and LM head")
     show_rows(COLUMNS, [{"what": w, "value": v, "unit": u} for w, v, u in _lines(result)])
     rows = [
         {"part": part, "ms": _ms(s), "mj": f"{result.step_by_part_j.get(part, 0.0) * 1e3:,.2f}"}

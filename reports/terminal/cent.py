@@ -16,7 +16,8 @@ POINTS = (
 def show_cent(result: CentOutcome) -> None:
     """Tables of the result."""
     show_line(
-        f"{result.model} on {result.system}, {result.fidelity}: {counted(result.context, 'token')}, token by token"
+        f"{result.model} on {result.system}, {result.fidelity}: {counted(result.context, 'token')}, token by token, "
+        f"{'with' if result.lm_head else 'without'} embedding and LM head"
     )
     show_rows(COLUMNS, [{"what": w, "value": v, "unit": u} for w, v, u in _lines(result)])
     step = max(len(result.points) // SHOWN, 1)

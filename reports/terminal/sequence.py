@@ -14,7 +14,7 @@ def show_result(result: Result, of_energy: str | None = None) -> None:
     rows = [
         dict(zip(("what", "value", "unit"), line, strict=True)) for line in _headline(result) if line[1] is not None
     ]
-    title = f"{result.model} on {result.system}, {said}"
+    title = f"{result.model} on {result.system}, {said}, {'with' if work.lm_head else 'without'} LM head"
     show_rows((("what", title, ""), ("value", "value|r", ""), ("unit", "unit", "")), rows)
     per, tokens = ("", 1) if work.prompt_tokens else ("/token", work.generated_tokens)
     for title, parts, unit, scale in (

@@ -34,6 +34,7 @@ def from_prompts(system: System, llm: LlmSpec, work: Work) -> tuple[dict[str, An
             tp=work.tp if work.tp > 1 else traits(system.kind).own_devices(system),
             layers=layers,
             fidelity=work.fidelity,
+            outside=work.lm_head,
         ),
     )
     values = asdict(found)

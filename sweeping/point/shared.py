@@ -282,7 +282,9 @@ def _own_part(sheet: Sheet, place: str) -> str:
 def resolved(base: Base, point: Mapping[str, Scalar], work: Work, more: dict[str, str] | None = None) -> System:
     """The system of a point; more: what is set besides. Raises UserError."""
     settings = base.settings(point) | (more or {})
-    if work.lm_head is not None:  # a place of the system that begins as those of the sweep's workload do
+    if (
+        work.lm_head is not None and base.kind == "pim"
+    ):  # a place of the system that begins as those of the sweep's workload do
         settings |= {f"{WORKLOAD}lm_head": str(work.lm_head).lower()}
     if base.kind == "npu_pim":
         from pimloom.arch.neupims import Faults

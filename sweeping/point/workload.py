@@ -14,10 +14,10 @@ KEYS = {
     "pim": (*ALONE, "lm_head"),
     "roofline": (*SERVED, "chunk"),
     "npu_pim": (*SERVED, "chunk", "pp", "fidelity", "policy"),
-    "composed": (*ALONE, "every", "tp", "layers", "chunk"),
-    "duplex": (*ALONE, "every", "layers", "chunk"),  # axes `devices` and `nodes` in place of tp
+    "composed": (*ALONE, "every", "tp", "layers", "chunk", "lm_head"),
+    "duplex": (*ALONE, "every", "layers", "chunk", "lm_head"),  # axes `devices` and `nodes` in place of tp
     "attacc": (*ALONE, "every", "fidelity"),  # axis `gpus` in place of tp
-    "cent": ("model", "prompt", "generate", "context", "every", "tp", "pp", "fidelity"),  # axis `devices`
+    "cent": ("model", "prompt", "generate", "context", "every", "tp", "pp", "fidelity", "lm_head"),  # axis `devices`
 }
 OWN = ("attacc", "cent")  # kinds whose runs have results of their own
 BATCHED = {"batch", "every", "tp", "layers", "requests", "iterations"}  # any of them: a roofline serves a batch

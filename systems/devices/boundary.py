@@ -9,7 +9,7 @@ from pimloom.arch.composition import ComposedSystem
 from pimloom.arch.duplex_system import DuplexSystem
 from pimloom.arch.source import SET
 from pimloom.arch.system import System
-from pimloom.energy.cells import DEVICE, WEAKEST, Cell, Spent, ledger_of
+from pimloom.energy.cells import DEVICE, WEAKEST, Bound, Cell, Spent, ledger_of
 from pimloom.systems.devices.traits import devices_of
 from pimloom.systems.devices.without_energy import without_standby
 
@@ -181,7 +181,7 @@ def energy_by_cell(system: System, joules: Mapping[str, float], tp: int = 1) -> 
 
 def _spent(system: System, place: Place, cause: str, j: float) -> Spent:
     source = place.source or _class_of(system, place.of.split())
-    bound = "lower" if place.without else "estimate"
+    bound: Bound = "lower" if place.without else "estimate"
     if cause.endswith(POWER_X_TIME) and source != "measured":  # the most that a device draws, all the time
         bound = "upper"
     return Spent(place.cells, j, source, ", ".join(place.of.split()), bound, place.without)

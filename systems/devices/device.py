@@ -30,7 +30,7 @@ class Share(NamedTuple):
     """How much of a model a device has: `layers` of them, cut for tensor parallelism over `tp` devices; fidelity:
     `released` for a device that reproduces its own simulator, else `physical`; tokens: the longest context that a
     device must be laid out for, None: as many as fit; outside: whether what stands before and behind the layers is in a
-    step (embedding, LM head, sampling); None: as the device has it by itself; weights: of the layers' matrices, None:
+    step (embedding, LM head, sampling); None: not, but PIM-GPT by its file; weights: of the layers' matrices, None:
     as wide as all else; density: of attention, None: full."""
 
     tp: int

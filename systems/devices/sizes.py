@@ -1,6 +1,7 @@
 """How large a system is: devices, memory bandwidth, area; and what its rate comes to for each of these."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pimloom.arch.attacc import AttAccSystem
 from pimloom.arch.cent import CentSystem
@@ -44,12 +45,14 @@ def memory_gb_s(system: System, tp: int) -> float:
                 PROCESSORS * spec.host.memory_gb_s if spec.host else 0.0
             )
         case ComposedSystem():
-            each = (
-                system.parts[name].peak_gb_s * memory.channels if name in system.parts else memory.gb_s
-                for name, memory in spec.memories.items()
-            )
-            return sum(each) * devices
+            return sum(_memory_gb_s(system, name, memory) for name, memory in spec.memories.items()) * devices
     raise AssertionError(spec)
+
+
+def _memory_gb_s(system: System, name: str, memory: Any) -> float:
+    """Of a memory of a composed system, a part on its channels or a figure."""
+    gb_s: float = system.parts[name].peak_gb_s * memory.channels if name in system.parts else memory.gb_s
+    return gb_s
 
 
 def by_size(rate: float, sizes: Mapping[str, float | None]) -> dict[str, float | None]:

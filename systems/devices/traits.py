@@ -24,16 +24,16 @@ class Deployed(NamedTuple):
 class Traits(NamedTuple):
     """A kind of system, for its sentences `what` it is.
 
-    sequence: whether one sequence has a result of its own: always, unless requests are given; alone, without options
-    of a batch; never; or it has a result of its own altogether. channels: requests live in channels, and policies
-    place them; pipelines: groups of devices one behind the other; released: its own simulator can be reproduced;
-    departures: by settings of the system, each of which is one; lists: an iteration of a list of contexts has a
-    result of its own; outside: its steps hold embedding, LM head and sampling unless asked otherwise; sending: what
-    is left out where devices send one another something; not_here: of these three, what is not done on the system;
-    static: what its static power is; shared: whether several devices can share a layer of a system; own_devices: how
-    many do unless asked otherwise, as its own file has it, at own_place; deployed: what there is of a system with so
-    many; beyond: contexts beyond a model's positions are simulated, with a note; parts: whether a device may hold some
-    of a model's layers; stages: what else there is; more: how a model has more memory.
+    sequence: whether one sequence has a result of its own: always, unless requests are given; alone, without
+    options of a batch; never; or it has a result of its own altogether. channels: requests live in channels, and
+    policies place them; pipelines: groups of devices one behind the other; released: its own simulator can be
+    reproduced; departures: by settings of the system, each of which is one; lists: an iteration of a list of
+    contexts has a result of its own; sending: what is left out where devices send one another something; not_here:
+    what of embedding, LM head and sampling is not done on it; static: what its static power is; shared: whether
+    several devices can share a layer of a system; own_devices: how many do unless asked otherwise, as its own file
+    has it, at own_place; deployed: what there is of a system with so many; beyond: contexts beyond a model's
+    positions are simulated, with a note; parts: whether a device may hold some of a model's layers; stages: what
+    else there is; more: how a model has more memory.
     """
 
     what: str
@@ -42,7 +42,6 @@ class Traits(NamedTuple):
     pipelines: bool
     released: bool
     lists: bool
-    outside: bool = False
     sending: str = ""
     not_here: str = ""
     static: str = ""
@@ -89,7 +88,6 @@ TRAITS = {
         pipelines=False,
         released=False,
         lists=False,
-        outside=True,
         shared=lambda system: system.of_kind(ComposedSystem).peers is not None,
     ),
     "cent": Traits(
@@ -99,7 +97,6 @@ TRAITS = {
         pipelines=True,
         released=True,
         lists=False,
-        outside=True,
         parts=False,
         deployed=lambda system, tp: Deployed(devices=system.of_kind(CentSystem).devices),
         stages="and its layers are stages by themselves",
@@ -126,7 +123,6 @@ TRAITS = {
         pipelines=False,
         released=False,
         lists=False,
-        outside=True,
         own_devices=lambda system: system.of_kind(DuplexSystem).devices,
         own_place="devices",
         deployed=lambda system, tp: _duplex(system.of_kind(DuplexSystem), tp),
@@ -160,15 +156,16 @@ def traits(kind: str) -> Traits:
 
 
 def has_outside(system: System, asked: bool | None) -> bool:
-    """Whether steps hold embedding, LM head and sampling: as asked, or as the system has it by itself."""
+    """Whether steps hold embedding, LM head and sampling: as asked, else on no system, but PIM-GPT has its LM head by a
+    place of its file."""
     if asked is not None:
         return asked
-    return system.of_kind(PimSystem).workload.lm_head if system.kind == "pim" else traits(system.kind).outside
+    return system.kind == "pim" and system.of_kind(PimSystem).workload.lm_head
 
 
 def settled(system: System, asked: bool | None) -> tuple[System, dict[str, bool]]:
     """What decides a result of a choice of the above: the system, in whose own file PIM-GPT has it, and by its name the
-    choice that differs from what another system has by itself."""
+    choice that differs from the default."""
     if asked is None or asked == has_outside(system, None):
         return system, {}
     if system.kind != "pim":

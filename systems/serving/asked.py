@@ -16,7 +16,7 @@ from pimloom.systems.asked import Asked, Progress, Work
 from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.devices.padded import padded_notes
 from pimloom.systems.devices.routing import check_routing, routing_notes
-from pimloom.systems.devices.traits import Traits, has_outside, traits
+from pimloom.systems.devices.traits import Traits, traits
 from pimloom.systems.serving.batching import POLICIES
 from pimloom.systems.serving.decoding import (
     Decoded,
@@ -180,7 +180,7 @@ def _is_list(requests: str) -> bool:
 
 def _check_ends(there: Deployment, asked: Asked, listed: bool) -> None:
     """Raise UserError where embedding, LM head and sampling are asked for, and only layers are simulated."""
-    if not asked.lm_head or has_outside(there.system, None):
+    if not asked.lm_head:
         return
     unknown = {
         f"{asked.requests} lists the contexts of one iteration, whose stages are those of the layers; leave --lm-head "

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 LAYERS = (
     "Times, energies and memory are of the decoder layers: embedding, LM head and sampling are left out on all "
-    "systems, also where a run of one has them by itself."
+    "systems; --lm-head has them in."
 )
 WITH = "Times, energies and memory are of the whole model: embedding, LM head and sampling are in them."
 WHOLE_MODEL = "what it needs of memory holds embedding and LM head, too"
@@ -217,8 +217,8 @@ def first_by_size(systems: Sequence[System], ran: Sequence[Compared], least: Ran
     where it is of all logic."""
     rates = {one.system: one.tokens_per_s_by_size or {} for one in ran}
     partial = any(area_note(system) for system in systems if system.name in rates)
-    by = {size: most_by_size(rates, size) for size in SIZES}
-    return by | {"w": least.least} | ({"mm2": None} if partial else {})
+    by = {size: None if size == "mm2" and partial else most_by_size(rates, size) for size in SIZES}
+    return by | {"w": least.least}
 
 
 def _one(
@@ -245,7 +245,13 @@ def _compared(
     kept = int(tokens * room.cache_bytes_per_token / layer_need(llm, ONE, Shard(), wanted.layers).cache)
     devices, gb_s = devices_of(system, wanted.tp), memory_gb_s(system, wanted.tp)
     area, price = area_of_all_mm2(system, wanted.tp), None if usd is None else usd * devices
-    sizes = {"device": devices, "memory_gb_s": gb_s, "w": told.power_w, "mm2": area, "usd_per_h": price}
+    sizes: dict[str, float | None] = {
+        "device": devices,
+        "memory_gb_s": gb_s,
+        "w": told.power_w,
+        "mm2": area,
+        "usd_per_h": price,
+    }
     joules = told.energy_by_cause_j
     return Compared(
         system=told.system,

@@ -30,7 +30,7 @@ class Plan(NamedTuple):
 
     policy: of `batching.POLICIES`, None where there is nothing to choose; every: see `pace.Pace`; seed:
     of the rows that replace requests that end; chunk: most tokens of an iteration where prompts are computed, too;
-    outside: with embedding, LM head and sampling, None: as the system has it by itself.
+    outside: with embedding, LM head and sampling, None: without, but PIM-GPT by its file.
     """
 
     batch: int

@@ -1,6 +1,5 @@
 """What a user is told beside a result, in a sentence each."""
 
-
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.name_units import counted
 from pimloom.arch.system import System

@@ -25,7 +25,7 @@ Steps = tuple[list[Run], int, list[Run]]  # of prompts, how many of them were si
 class Wanted(NamedTuple):
     """`batch` requests of `prompt` tokens, each of which generates `generate`; chunk: most tokens of prompts in one
     iteration; every: simulate each K-th decode iteration; outside: with embedding, LM head and
-    sampling, None: as the system has it by itself; the others as in vLLM and CONVENTIONS.md."""
+    sampling, None: without, but PIM-GPT by its file; the others as in vLLM and CONVENTIONS.md."""
 
     batch: int
     prompt: int

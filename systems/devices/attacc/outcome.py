@@ -10,7 +10,7 @@ class AttAccOutcome(WithSpans, frozen=True, kw_only=True):
     GPUs, the stacks and the links do, less what hides. tokens_per_s: of decode. energy: of the box, of the mean step
     and a token of it. fits: requests of this length whose keys and values have room. attention: what attends in decode
     steps, stacks, host or GPUs. spans: of all layers; what runs beside something else stands behind it, less what
-    hides.
+    hides. lm_head: embedding, LM head and sampling are never in it.
     """
 
     system: str
@@ -37,6 +37,7 @@ class AttAccOutcome(WithSpans, frozen=True, kw_only=True):
     spec_digest: str
     version: str
     wall_s: float
+    lm_head: bool = False
 
     @property
     def mean_s(self) -> float:

@@ -42,18 +42,22 @@ def request_work(system: System, llm: LlmSpec, asked: Asked) -> Work[CentOutcome
     found = placed(system, llm, asked.pp, asked.tp, fidelity == "released")
     check_fits(found, [context] * found.stages)
     contexts = _simulated(context, every, found.released)
-    digest = spec_digest(system, llm, contexts=contexts, pp=found.stages, tp=found.tensor, fidelity=fidelity)
+    whole = found.released if asked.lm_head is None else asked.lm_head  # its own code has them
+    differs = {"outside": whole} if whole is not found.released else {}
+    parts = {"pp": found.stages, "tp": found.tensor, "fidelity": fidelity}
+    digest = spec_digest(system, llm, contexts=contexts, **parts, **differs)
 
     def run(progress: Progress) -> CentOutcome:
         start, costs = time.perf_counter(), list[TokenCost]()
         for n, tokens in enumerate(contexts):
-            costs.append(_with_waiting(found, found.token(tokens)))
+            token = found.token(tokens)
+            costs.append(_with_waiting(found, token if whole else token.of_layers))
             progress(n + 1, len(contexts))
         figures = (cost.token_ms + cost.power_mw + sum(cost.energy_pj.values()) for cost in costs)
         if not isfinite(sum(figures)):
             said = "time or energy of a token is beyond all numbers; raise rates and clocks"
             raise UserError(f"{system.name}: {said}")
-        outcome = _outcome(asked, found, contexts, costs, every, digest, time.perf_counter() - start)
+        outcome = _outcome(asked, found, contexts, costs, every, whole, digest, time.perf_counter() - start)
         spans = token_spans([costs[len(costs) // 2]])
         outcome.showing(lambda: Shown(system.name, None, Run(end_ps=spans[-1].end_ps, spans=spans)))
         return outcome
@@ -103,6 +107,7 @@ def _outcome(
     contexts: Sequence[int],
     costs: Sequence[TokenCost],
     every: int,
+    whole: bool,
     digest: str,
     wall_s: float,
 ) -> CentOutcome:
@@ -124,6 +129,7 @@ def _outcome(
         channels_per_layer=found.place.block_channels,
         context=contexts[-1],
         every=every,
+        lm_head=whole,
         latency_s=mean(point.token_s for point in points) * contexts[-1],
         tokens_per_s=mean(point.tokens_per_s for point in points),
         energy_per_token_j=mean(point.energy_j for point in points),

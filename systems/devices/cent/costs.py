@@ -39,6 +39,11 @@ class TokenCost(NamedTuple):
     busy_ms: float
 
     @property
+    def of_layers(self) -> "TokenCost":
+        """Without embedding, last norm and LM head, and sampling on the host."""
+        return self._replace(ends_ms=0.0, host_ms=0.0)
+
+    @property
     def token_ms(self) -> float:
         """Until the next token of the same request."""
         return self.layer.all * self.layers + self.ends_ms + self.host_ms

@@ -35,7 +35,7 @@ class CentDevice:
         tensor = share.tp if share.tp > 1 else None
         self._placed = placed(system, llm, None, tensor, share.fidelity == "released")
         self._llm = llm
-        self._outside = share.outside is not False
+        self._outside = bool(share.outside)
         self._token = lru_cache(maxsize=4096)(self._cost)
 
     def between(self) -> "CentDevice":
@@ -54,7 +54,7 @@ class CentDevice:
 
     def _cost(self, context: int) -> TokenCost:
         cost = self._placed.token(context)
-        return cost if self._outside else cost._replace(ends_ms=0.0, host_ms=0.0)
+        return cost if self._outside else cost.of_layers
 
     def can_run(self, ops: Sequence[Op]) -> str | None:
         """All of a model that it takes."""

@@ -41,9 +41,9 @@ class CentOutcome(WithSpans, frozen=True, kw_only=True):
     """A request of `context` tokens, token by token, on a CENT system whose stages are all full.
 
     latency: of one request; tokens_per_s, energy_per_token, power: means over its contexts, see `shares`. stages:
-    groups of layers, of `tensor` devices each; layers_per_device: side by side. ends: embedding, last norm and LM head;
-    host: sampling, by token. energy_by_cause: of a token; power: of the devices while all work. spans: of the token
-    in the middle of the contexts.
+    groups of layers, of `tensor` devices each; layers_per_device: side by side. lm_head: whether times hold ends
+    (embedding, last norm and LM head) and host (sampling), both by token. energy_by_cause: of a token; power: of the
+    devices while all work. spans: of the token in the middle of the contexts.
     """
 
     system: str
@@ -57,6 +57,7 @@ class CentOutcome(WithSpans, frozen=True, kw_only=True):
     channels_per_layer: int
     context: int
     every: int
+    lm_head: bool
     latency_s: float
     tokens_per_s: float
     energy_per_token_j: float

@@ -80,7 +80,7 @@ class Beside:
     def step(self, batch: Batch, channel: np.ndarray | None = None) -> Run:
         """Requests lie in these channels, None: where the engine puts them. Raises UserError."""
         self._outside.check_phase(phase_of(batch))
-        if self._share.outside is False:
+        if not self._share.outside:
             return self._layers.step(batch, channel)
         self._outside.check(batch)
         made = self._outside.ops(batch)
@@ -90,14 +90,14 @@ class Beside:
     def check(self, batch: Batch) -> None:
         """Raise UserError unless the batch fits."""
         self._layers.check(batch)
-        if self._share.outside is not False:
+        if self._share.outside:
             self._outside.check(batch)
 
     def capacity(self) -> Capacity:
         """See `Device`."""
         layers, outside = self._layers.capacity(), self._outside
         whole = layers._replace(memory_bytes=outside.capacity().memory_bytes)
-        if self._share.outside is False:
+        if not self._share.outside:
             return whole
         more = max(outside.weight_bytes[outside.home] - layers.weight_bytes, 0)
         elsewhere = sum(n for name, n in outside.weight_bytes.items() if name != outside.home)

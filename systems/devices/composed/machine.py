@@ -101,7 +101,7 @@ class Machine:
         bits = self.spec.element_bits
         every = ops(self.llm, batch, self._shard, routing=self.spec.routing, bits=Bits(bits, bits, bits))
         made = first_layers(every, self.share.layers)
-        return [op for op in made if op.layers or self.share.outside is not False]
+        return [op for op in made if op.layers or self.share.outside]
 
     def _refused(self, phase: str, found: Sequence[Op]) -> str | None:
         """Why an operator cannot run in a phase; None if all can."""

@@ -49,7 +49,7 @@ def built(system: System, llm: LlmSpec, share: Share) -> Built:
     memory = IdealDram(device) if spec.memory == "ideal" else SimulatedDram(device, spec.controller)
     beside = measured(device.part) if spec.contention and spec.co_processing else APART
     stages = Stages(llm, variant, Processors(device, memory), spec.nodes, each, spec.router, beside)
-    room = Room(stages, share.layers, share.outside is not False)
+    room = Room(stages, share.layers, bool(share.outside))
     if not room.tokens:
         option = "--set devices=" if devices == spec.devices else "--tp "
         raise UserError(room.too_large(option, 2 if spec.arrangement == "split" else 1))

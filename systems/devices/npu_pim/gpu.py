@@ -126,9 +126,7 @@ def layer_work(
     return batch_work(llm, tp, batch_of(tokens, new), layer)
 
 
-def batch_work(
-    llm: LlmSpec, tp: int, batch: Batch, layer: int, routing: Chosen = ALIKE
-) -> Iterator[Work]:
+def batch_work(llm: LlmSpec, tp: int, batch: Batch, layer: int, routing: Chosen = ALIKE) -> Iterator[Work]:
     """The same of a batch; routing: how its tokens choose experts."""
     parts = parts_of(layer_ops(llm, batch, Shard(tp=tp), layer, routing=routing))
     yield from (_work("A", op) for op in on_device(parts.before))

@@ -48,7 +48,7 @@ class Served(WithSpans, frozen=True, kw_only=True):
     requests of a data set or a trace came from. layer_kinds: where layers differ, each kind of them; stages_cyc,
     operators_cyc, total_cyc, commands, memory_requests and energy_pj_by_cause are then sums over these. spans: of the
     iteration; with pp > 1 of its first micro-batch on the first group. model_layers: of the whole model, of which
-    `layers` are in the iteration.
+    `layers` are in the iteration. lm_head: embedding, LM head and sampling are never in it.
     """
 
     system: str
@@ -83,6 +83,7 @@ class Served(WithSpans, frozen=True, kw_only=True):
     version: str
     workload: dict[str, Any] | None = None
     layer_kinds: tuple[LayerKind, ...] = ()
+    lm_head: bool = False
 
     @property
     def time_s(self) -> float:
