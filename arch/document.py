@@ -13,9 +13,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-from pimloom.arch.error import UserError, one_line
-from pimloom.arch.inputs import note
+from pimloom.arch.compressed import read_blocks
+from pimloom.arch.error import UserError
+from pimloom.arch.inputs import check_path as check_path
+from pimloom.arch.inputs import once
 from pimloom.arch.kept import composed
+from pimloom.arch.name_units import capacity
 from pimloom.arch.near import NEAREST as NEAREST
 from pimloom.arch.near import nearest as nearest
 from pimloom.arch.near import remedy
@@ -23,39 +26,33 @@ from pimloom.arch.source import SET as SET
 from pimloom.arch.source import Source as Source
 from pimloom.arch.source import refuse
 from pimloom.arch.source import short as short
-from pimloom.arch.units import MIB
+from pimloom.arch.units import KIB, MIB
 
 LEFT_OUT = "default"
-LARGEST_BYTES = 16 * MIB  # a configuration is a few KiB
-
-
-def check_path(path: str | Path) -> None:
-    """UserError unless a path is one line of printable characters: files name what is in them, in every output."""
-    if not str(path).isprintable():
-        raise UserError(f"{one_line(path)}: expected a name of printable characters on one line; rename the file")
+LARGEST_BYTES = 256 * KIB  # of YAML, which takes 6 s and 160 MB for each MiB; the house's longest have 12 KiB
+TABLE_BYTES = 16 * MIB  # of a CSV that is no trace
 
 
 def read_text(path: Path, largest_bytes: int = LARGEST_BYTES) -> str:
-    """The text of a UTF-8 file; UserError if there is none, or more than `largest_bytes`, or its name has two lines."""
-    check_path(path)
-    data = b""
+    """The text of a UTF-8 file, decompressed if it is a gzip or zstd file; UserError if there is none, or more than
+    `largest_bytes` of text, or its name has two lines."""
+
+    def read() -> bytes:
+        blocks, size = list[bytes](), 0
+        for block in read_blocks(path):
+            blocks.append(block)
+            size += len(block)
+            if size > largest_bytes:
+                smaller = "leave out what nothing reads, or cut it in several files"
+                raise UserError(f"{path}: is larger than {capacity(largest_bytes)}, the most that is read; {smaller}")
+        return b"".join(blocks)
+
+    data = once(Path(path), read)
     try:
-        with Path(path).open("rb") as file:
-            note(file.fileno())
-            data = file.read(largest_bytes + 1)
-        if len(data) > largest_bytes:
-            kind = "configuration" if largest_bytes == LARGEST_BYTES else "smaller"
-            raise UserError(f"{path}: is larger than {largest_bytes} bytes, expected a {kind} file")
         text = data.decode("utf-8-sig")
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
-    except IsADirectoryError:
-        raise UserError(f"{path}: is a folder, expected a file") from None
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise UserError(f"{path}:{line}: expected UTF-8 text, got byte 0x{data[error.start]:02x}") from None
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if not text.strip():
         raise UserError(f"{path}: the file is empty")
     return text

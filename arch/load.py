@@ -15,8 +15,10 @@ import msgspec
 import msgspec.inspect as kinds
 
 from pimloom.arch.choice import choice
-from pimloom.arch.document import LARGEST_BYTES, Document, Source, nearest, read_text, short, steps_of
+from pimloom.arch.document import Document, Source, nearest, read_text, short, steps_of
 from pimloom.arch.error import UserError
+from pimloom.arch.scalar import DEEPEST
+from pimloom.arch.units import MIB
 
 __all__ = [
     "Loaded", "Sheet", "Source", "load_json", "load_sheet", "load_tree", "load_yaml", "nearest", "read_sheet",
@@ -24,6 +26,7 @@ __all__ = [
 ]  # fmt: skip
 
 T = TypeVar("T")
+JSON_BYTES = 32 * MIB  # the longest published config.json or hf_quant_config.json has 2.8 MB
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -84,19 +87,41 @@ def load_tree(path: Path, overrides: Mapping[str, str] = _NOTHING) -> tuple[Any,
     return document.tree, document.public_sources()
 
 
-def load_json(path: Path, largest_bytes: int = LARGEST_BYTES, *, finite: bool = True) -> Any:
+def load_json(path: Path, largest_bytes: int = JSON_BYTES, *, finite: bool = True) -> Any:
     """Read a JSON file; duplicate keys and, with `finite`, numbers that are not are errors too. Raises UserError."""
     text = read_text(path, largest_bytes)
+    odd = [bool(_ENDLESS.search(text))]
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(pairs)
+        odd[0] |= len(made) < len(pairs)
+        return made
+
     try:
-        tree = json.loads(text)
+        tree = json.loads(text, object_pairs_hook=unique)
     except json.JSONDecodeError as error:
         raise UserError(f"{path}:{error.lineno}: not JSON: {error.msg}") from None
     except (ValueError, RecursionError):
         raise UserError(f"{path}: not JSON we can read: nested too deeply or a number too long") from None
-    _check_json(path, text, finite)
+    if odd[0]:
+        _check_json(path, text, finite)
+    if _is_deeper(tree, DEEPEST):
+        raise UserError(f"{path}: is nested too deeply, expected at most {DEEPEST} levels")
     return tree
 
 
+def _is_deeper(tree: Any, levels: int) -> bool:
+    """Whether lists and mappings lie in one another more than so often."""
+    inside = [tree]
+    for _ in range(levels + 1):
+        inside = [x for x in inside if x.__class__ is dict or x.__class__ is list]
+        if not inside:
+            return False
+        inside = [below for x in inside for below in (x.values() if x.__class__ is dict else x)]
+    return True
+
+
+_ENDLESS = re.compile(r"NaN|Infinity|[eE]\+?\d{3}|\d{300}")  # numbers that may not be finite
 _JSON_TOKEN = r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+'
 
 

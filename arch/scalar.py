@@ -6,6 +6,7 @@ from typing import Any
 
 from pimloom.arch.source import short
 
+DEEPEST = 64  # lists and mappings in one another, in YAML and JSON
 _WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
 _INT = r"(?a)[-+]?(?:0|[1-9]\d*)"  # compiled when a text is composed, which is seldom
 _FLOAT = r"(?a)[-+]?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d+)?"

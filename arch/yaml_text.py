@@ -14,7 +14,7 @@ import yaml
 
 from pimloom.arch.error import UserError
 from pimloom.arch.kept import Composed
-from pimloom.arch.scalar import scalar
+from pimloom.arch.scalar import DEEPEST, scalar
 from pimloom.arch.source import SET, Source, refuse, short
 
 _SECOND_DOCUMENT = "expected one document, got a second"
@@ -59,6 +59,7 @@ class _Noting(yaml.composer.Composer):
     """Composes nodes only, without aliases and tags, and notes where on each line the last scalar ends."""
 
     def _begin(self, text: str) -> None:
+        self.depth = 0
         self.lines = re.split("\r\n|[\r\n\x85\u2028\u2029]", text)
         self.code_end: dict[int, int] = {}
 
@@ -71,7 +72,13 @@ class _Noting(yaml.composer.Composer):
         if isinstance(event, yaml.ScalarEvent):
             self._note(event.start_mark, event.end_mark, event.style in ("|", ">"))
             event.style = event.style or None  # libyaml: an empty one
-        return super().compose_node(parent, index)
+            return super().compose_node(parent, index)
+        self.depth += 1
+        if self.depth > DEEPEST:
+            self._refuse(f"nested too deeply, expected at most {DEEPEST} levels", event)
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
 
     def _refuse(self, said: str, event: Any) -> NoReturn:
         raise yaml.composer.ComposerError(None, None, said, event.start_mark)

@@ -14,6 +14,7 @@ from msgspec import Meta
 from pimloom.arch.document import Document, read_text
 from pimloom.arch.error import UserError, one_line
 from pimloom.arch.load import struct_of
+from pimloom.arch.name_units import capacity
 from pimloom.arch.units import MIB
 from pimloom.sweeping.definition.axes import axis_of, check_place, count_values
 from pimloom.sweeping.definition.expression import parse, parse_constraint
@@ -72,7 +73,8 @@ def read_sweep(text: str, file: str) -> Sweep:
     Raises UserError.
     """
     if len(text.encode(errors="replace")) > LARGEST_BYTES:
-        raise UserError(f"{file}: is larger than {LARGEST_BYTES} bytes, expected a smaller sweep")
+        said = f"{file}: is larger than {capacity(LARGEST_BYTES)}"
+        raise UserError(f"{said}; cut it in several sweeps, or give ranges instead of lists")
     document = Document(file, text, free=FreePlaces())
     given = struct_of(document, _File)
     fixed, axes = _axes(document, given)

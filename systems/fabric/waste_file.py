@@ -7,7 +7,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from pimloom.arch.document import read_text, short
+from pimloom.arch.document import TABLE_BYTES, read_text, short
 from pimloom.arch.error import UserError
 
 Number = TypeVar("Number", int, float)
@@ -30,7 +30,7 @@ class WastePoint(NamedTuple):
 
 def read_waste(path: Path) -> list[WastePoint]:
     """The rows of a CSV that has (at least) the fields of `WastePoint` as columns, and a waste. Raises UserError."""
-    reader = csv.DictReader(io.StringIO(read_text(path)), strict=True)
+    reader = csv.DictReader(io.StringIO(read_text(path, TABLE_BYTES)), strict=True)
     points = []
     try:
         if missing := [name for name in WastePoint._fields if name not in (reader.fieldnames or ())]:

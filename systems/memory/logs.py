@@ -15,11 +15,11 @@ from typing import Self
 
 import numpy as np
 
+from pimloom.arch.compressed import compressing
 from pimloom.arch.files import replacing, writing
 from pimloom.arch.memory import Memory
 from pimloom.cycle_sim.dram.kernels.device import COMMANDS, PRE, PREAB, REFAB, REFPB, SRE, SRX
 from pimloom.cycle_sim.memory.simulate import EVERY_CK, Chunk, Log
-from pimloom.systems.memory.compressed import compressing
 from pimloom.systems.memory.digits import DECIMAL, HEXADECIMAL, LONGEST_CELL, WORD, word_table, write_lines
 
 COMMAND_COLUMNS = ("cycle", "command", "channel", "rank", "bank_group", "bank", "row", "column")

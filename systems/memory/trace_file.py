@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
+from pimloom.arch.compressed import file_size, read_blocks
 from pimloom.arch.document import short
 from pimloom.arch.error import UserError, one_line
 from pimloom.arch.name_units import capacity
 from pimloom.cycle_sim.memory.simulate import CHUNK, Chunk
-from pimloom.systems.memory.compressed import file_size, read_blocks
 from pimloom.systems.memory.lines import (
     AT,
     BEYOND,

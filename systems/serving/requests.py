@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pimloom.arch.document import LARGEST_BYTES, short
+from pimloom.arch.document import TABLE_BYTES, short
 from pimloom.arch.error import UserError
 from pimloom.workload.requests.csv_file import read_rows, whole_number
 
@@ -16,12 +16,12 @@ Requests = tuple[np.ndarray, np.ndarray | None]
 
 def check_header(path: Path) -> None:
     """Raise UserError unless the file begins as a list of requests does."""
-    _header(path, read_rows(path, LARGEST_BYTES))
+    _header(path, read_rows(path, TABLE_BYTES))
 
 
 def read_requests(path: Path, channels: int) -> Requests:
     """Context lengths [tokens], and the channel of each if the file says so. Raises UserError."""
-    rows = read_rows(path, LARGEST_BYTES)
+    rows = read_rows(path, TABLE_BYTES)
     header = _header(path, rows)
     numbers = [_row(place, row, header, channels) for place, row in rows]
     if not numbers:

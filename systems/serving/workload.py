@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pimloom.arch.compressed import plain_suffix
 from pimloom.arch.document import nearest, short
 from pimloom.arch.error import UserError
 from pimloom.workload.requests.data_sets import DATA_SETS, draw
@@ -40,10 +41,10 @@ def load_workload(source: str | Path, *, count: int | None = None, seed: int = 0
     text, path = str(source), Path(source)
     if text in DATA_SETS:
         return _drawn(text, count or DATA_SETS[text].rows, seed)
-    if path.suffix == ".json":
+    if plain_suffix(path) == ".json":
         prompt, output, _, note = read_conversations(path)
         arrival_s, timed = np.zeros(len(prompt)), False
-    elif path.suffix == ".csv" or path.exists():
+    elif plain_suffix(path) == ".csv" or path.exists():
         arrival_s, prompt, output = read_trace(path)
         timed, note = True, "arrivals and lengths of the trace"
     else:

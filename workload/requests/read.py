@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pimloom.arch.compressed import plain_suffix
 from pimloom.arch.document import read_text, short
 from pimloom.arch.error import UserError
 from pimloom.workload.requests.contradictions import check_rows
@@ -19,12 +20,12 @@ Table = list[tuple[str, dict[str, Any]]]  # place of each row, and its cells
 
 def read(path: Path) -> Requests:
     """The requests of a file. Raises UserError."""
-    if path.suffix == ".json":
+    if plain_suffix(path) == ".json":
         talks = read_conversations(path)
         prompts = talks.prompt.tolist()
         shared = Groups([str(n) for n in talks.talk], prompts) if len({*talks.talk}) < len(talks.talk) else None
         return Requests(path.name, [0] * len(prompts), prompts, talks.output.tolist(), talks.note, shared)
-    lines = path.suffix == ".jsonl"
+    lines = plain_suffix(path) == ".jsonl"
     try:
         form, table = _json_lines(path) if lines else _csv(path)
     except UserError as error:

@@ -9,6 +9,7 @@ from typing import NamedTuple, NoReturn
 import msgspec
 import numpy as np
 
+from pimloom.arch.compressed import plain_suffix
 from pimloom.arch.document import read_text, short
 from pimloom.arch.error import UserError
 from pimloom.arch.units import ceil_div
@@ -28,7 +29,7 @@ Trace = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 def is_trace(path: Path) -> bool:
     """Whether a file is a JSON, or a CSV whose first line is the header of a trace. Raises UserError if unreadable."""
-    if path.suffix == ".json":
+    if plain_suffix(path) == ".json":
         return True
     first = re.split(r"[\r\n]", read_text(path, LARGEST_BYTES), maxsplit=1)[0]
     return tuple(name.strip() for name in first.split(",")) in HEADERS

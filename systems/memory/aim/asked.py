@@ -15,6 +15,7 @@ from msgspec.structs import asdict
 
 from pimloom.arch.aim import AimDevice
 from pimloom.arch.aim_file import load_aim
+from pimloom.arch.compressed import file_size
 from pimloom.arch.digest import decisive, digest
 from pimloom.arch.error import UserError
 from pimloom.arch.files import write_atomic
@@ -26,7 +27,6 @@ from pimloom.systems.asked import Progress, Work
 from pimloom.systems.memory.aim.instruction_line import Shape
 from pimloom.systems.memory.aim.outcome import AimOutcome
 from pimloom.systems.memory.aim.trace_file import Program, read_program
-from pimloom.systems.memory.compressed import file_size
 from pimloom.systems.settings import parse_settings
 
 if TYPE_CHECKING:

@@ -8,15 +8,19 @@ and copies begin with column 0; reads of one kind (or writes) that follow one an
 from the first on, and WR_ABK elements, one of each bank.
 """
 
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 
 from pimloom.arch.aim import END, FUNCTION_CFR, INSTRUCTIONS, PREFIX
-from pimloom.arch.error import UserError
-from pimloom.arch.units import BITS_PER_BYTE
+from pimloom.arch.document import short
+from pimloom.arch.error import UserError, one_line
+from pimloom.arch.inputs import opened
+from pimloom.arch.units import BITS_PER_BYTE, GIB
 from pimloom.cycle_sim.aim.banks import BF16, AimBanks
 from pimloom.cycle_sim.asic_math import Array, add, to_bf16
 from pimloom.cycle_sim.pim_math import LANES
@@ -141,17 +145,45 @@ class AimData:
 
 def run_data(program: Path, shape: Shape, access_bits: int, data: Path) -> Array:
     """The vectors that a program reads, of those in the .npy file `data`. Raises UserError."""
-    try:
-        host = np.load(data, allow_pickle=False)
-        if not isinstance(host, np.ndarray) or host.ndim != 2 or host.shape[1] != LANES or host.dtype.kind not in "fiu":
-            raise ValueError
-    except (OSError, ValueError) as error:
-        missing = "no such file; " if isinstance(error, FileNotFoundError) else ""
-        said = f"expected a .npy file of numbers[n, {LANES}], one row for each W"
-        raise UserError(f"--data {data}: {missing}{said}") from None
+    host = _host(data)
     with np.errstate(all="ignore"):
         try:
             return AimData(shape, access_bits).run(lines_of(program), host)
         except UserError as error:
             place = program if str(error).startswith("line") else f"--data {data}"
             raise UserError(f"{place}: {error}".replace(": line ", ":", 1)) from None
+
+
+def _host(data: Path) -> Array:
+    """The numbers of a .npy file, whose header must be true of it: nothing is unpickled. Raises UserError."""
+    where, said = f"--data {data}", f"expected a .npy file of numbers[n, {LANES}], one row for each W"
+    try:
+        with opened(data) as file:
+            shape, columns_first, dtype = _header(file)
+            if len(shape) != 2 or shape[1] != LANES or dtype.kind not in "fiu":
+                shown = f"{dtype}[{', '.join(map(str, shape))}]"
+                raise UserError(f"{data}: its header says {one_line(short(shown))}; {said}")
+            size = shape[0] * LANES * dtype.itemsize
+            if not 0 <= size <= GIB:
+                most = GIB // (LANES * dtype.itemsize)
+                raise UserError(f"{data}: its header says {shape[0]} rows; expected 0 to {most}")
+            content = file.read(size + 1)
+    except UserError as error:
+        raise UserError(f"--data {error}" + (f"; {said}" if said not in str(error) else "")) from None
+    if len(content) != size:
+        there = "more than that" if len(content) > size else f"{len(content)}"
+        raise UserError(f"{where}: its header says {size} bytes of {dtype}, there are {there}; {said}")
+    order: Literal["F", "C"] = "F" if columns_first else "C"
+    return np.frombuffer(content, dtype).reshape(shape, order=order)
+
+
+def _header(file: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, order and type of a .npy file, as its header says. Raises UserError."""
+    form = np.lib.format
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a header that Python 2 wrote
+            readers = {(1, 0): form.read_array_header_1_0, (2, 0): form.read_array_header_2_0}
+            return readers[form.read_magic(file)](file)
+    except Exception:  # whatever is wrong with what stands there, numpy's reader has an exception of its own for it
+        raise UserError(f"{file.name}: has no header of a .npy file") from None

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from pimloom.arch.aim import COMMANDS, END, N_INSTRUCTION, OP, ROW, TIMES
+from pimloom.arch.compressed import read_blocks
 from pimloom.arch.error import UserError
 from pimloom.systems.memory.aim.instruction_line import Reader, Shape
-from pimloom.systems.memory.compressed import read_blocks
 
 LONGEST_LINE = 4096  # bytes
 AF = COMMANDS.index("AF16")

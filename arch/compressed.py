@@ -1,28 +1,36 @@
 """Bytes of a file that may be compressed (gzip, zstd), block by block in bounded memory."""
 
-import gzip
 import io
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pimloom.arch.document import check_path
 from pimloom.arch.error import UserError
-from pimloom.arch.inputs import note
+from pimloom.arch.inputs import opened
+from pimloom.arch.units import GIB
 
 BLOCK_BYTES = 1 << 20
 ZSTD_BYTES = 1 << 8  # of compressed data at a time: they can grow 30,000-fold
 MAGIC = {".gz": b"\x1f\x8b", ".zst": b"\x28\xb5\x2f\xfd"}
 GZIP_LEVEL, ZSTD_LEVEL = 1, 3  # of what we write: speed first
+MOST_GROWTH, LEAST_BOMB_BYTES = 1000, GIB  # text grows 3 to 300-fold; below 1 GiB any growth is fine
+
+
+def plain_suffix(path: Path) -> str:
+    """The suffix of a file's name, without the one that tells how it is compressed.
+
+    >>> plain_suffix(Path("a/requests.csv.gz")), plain_suffix(Path("b.json"))
+    ('.csv', '.json')
+    """
+    return path.with_suffix("").suffix if path.suffix in MAGIC else path.suffix
 
 
 def file_size(path: str | Path) -> int:
     """Bytes of the file as it lies there, compressed or not; 0 for a pipe. Raises UserError if it cannot be read."""
     if Path(path).is_fifo():  # who writes to it waits for one reader, not for two
         return 0
-    with _readable(Path(path)) as file:
+    with opened(Path(path)) as file:
         end = file.seek(0, io.SEEK_END) if file.seekable() else 0
         return int(end)
 
@@ -30,25 +38,32 @@ def file_size(path: str | Path) -> int:
 def read_blocks(path: str | Path, progress: Callable[[int], None] = lambda _: None) -> Iterator[bytes]:
     """The content, decompressed, in blocks of about 1 MiB; compression is known by suffix or by the first bytes.
 
-    progress is told how many bytes of the file as it lies there have been read. Raises UserError.
+    progress is told how many bytes of the file as it lies there have been read. Raises UserError, also for a file that
+    grows too much, a bomb.
     """
     path = Path(path)
-    with _readable(path) as file:
+    with opened(path) as file:
         counted: Any = _Counted(file, progress)
         first = file.peek(4)
         kinds = [kind for kind, magic in MAGIC.items() if path.suffix == kind or first.startswith(magic)]
         if not kinds:
             yield from iter(lambda: counted.read(BLOCK_BYTES), b"")
-        elif kinds[0] == ".gz":
-            yield from _gzip(path, counted)
-        else:
-            yield from _zstd(path, counted)
+            return
+        size = 0
+        for block in _gzip(path, counted) if kinds[0] == ".gz" else _zstd(path, counted):
+            size += len(block)
+            if size > max(LEAST_BOMB_BYTES, MOST_GROWTH * counted.total):
+                grown = f"grows more than {MOST_GROWTH:,}-fold where it is decompressed"
+                raise UserError(f"{path}: {grown}; decompress it first, if it is meant to")
+            yield block
 
 
 @contextmanager
 def compressing(file: BinaryIO, suffix: str) -> Iterator[BinaryIO]:
     """A file to write to that compresses into `file` as the suffix (`.gz`, `.zst` or another) says."""
     if suffix == ".gz":
+        import gzip
+
         with gzip.GzipFile("", "wb", GZIP_LEVEL, file, mtime=0) as packed:
             yield packed  # type: ignore[misc]
     elif suffix == ".zst":
@@ -74,6 +89,9 @@ class _Counted:
 
 
 def _gzip(path: Path, counted: Any) -> Iterator[bytes]:
+    import gzip
+    import zlib
+
     file = gzip.GzipFile(fileobj=counted)
     try:
         yield from iter(lambda: file.read(BLOCK_BYTES), b"")
@@ -106,19 +124,3 @@ def _zstd(path: Path, counted: Any) -> Iterator[bytes]:
     if frame:
         raise UserError(f"{path}: its zstd data ends too early; the file is cut off")
     yield b"".join(found)
-
-
-@contextmanager
-def _readable(path: Path) -> Iterator[io.BufferedReader]:
-    """The file, open; failures as UserError. What fails in the `with` block is not touched, but for reading itself."""
-    check_path(path)
-    try:
-        with path.open("rb") as file:
-            note(file.fileno())
-            yield file
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
-    except IsADirectoryError:
-        raise UserError(f"{path}: is a folder, expected a file") from None
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
