@@ -10,7 +10,7 @@ from pimloom.arch.document import NEAREST, nearest
 from pimloom.arch.error import UserError
 from pimloom.arch.llm_config import NEWER, SIZES, Config
 from pimloom.arch.llm_keys import ONLY, ONLY_OF, QUANTISED, SAME, UNREAD, WITHOUT_EFFECT, WITHOUT_EFFECT_OF, Only
-from pimloom.arch.llm_quant import quantization_of
+from pimloom.arch.llm_quant_file import quantization_of
 from pimloom.arch.llm_rope import scale_positions
 from pimloom.arch.llm_special import SPECIAL
 from pimloom.arch.llm_types import DEFAULTS, FIXED, KEYS
@@ -92,16 +92,21 @@ def _unread(config: Config, fields: dict[str, Any]) -> None:
     for key, value in config.tree.items():
         if key in config.read:
             continue
-        if key in fixed and value is not None:
-            if value != (is_ := fields[fixed[key]]):
-                config.refuse(key, f"{json.dumps(is_)}, as every {kind} model has it")
-        elif key in SAME and value is not None:
-            if value != (is_ := fields[SAME[key]]):
-                config.refuse(key, f"{json.dumps(is_)}, as {config.key(SAME[key])} is that")
-        elif key in UNREAD:
-            _check_only(config, {key: UNREAD[key]})
-        elif key in WITHOUT_EFFECT or key in WITHOUT_EFFECT_OF.get(kind, ()) or key.startswith("_"):
+        same = SAME.get(key) or fixed.get(key)
+        if (
+            key in WITHOUT_EFFECT
+            or key in WITHOUT_EFFECT_OF.get(kind, ())
+            or key.startswith("_")
+            or same
+            and (value is None or value == fields[same])
+        ):
             inert.append(key)
+        elif key in UNREAD and (value in UNREAD[key][0] or key not in fixed):
+            _check_only(config, {key: UNREAD[key]})
+        elif key in fixed:
+            config.refuse(key, f"{json.dumps(fields[fixed[key]])}, as every {kind} model has it")
+        elif same:
+            config.refuse(key, f"{json.dumps(fields[same])}, as {config.key(same)} is that")
         elif value is not None and (meant := _meant(key, config)):
             config.refuse(key, "a key that is known here", f"{NEAREST}{meant}")
         else:

@@ -106,4 +106,7 @@ UNREAD: Only = {
     ),
 }  # fmt: skip
 # Another type's name of what a type has: field of LlmSpec.
-SAME = {"qkv_bias": "attention_bias", "use_qkv_bias": "attention_bias", "mlp_bias": "ffn_bias"}
+SAME = {
+    "qkv_bias": "attention_bias", "use_qkv_bias": "attention_bias", "mlp_bias": "ffn_bias",
+    "num_experts": "num_experts", "num_local_experts": "num_experts", "n_routed_experts": "num_experts",
+}  # fmt: skip

@@ -58,12 +58,9 @@ def load_yaml(path: Path, type_: type[T], overrides: Mapping[str, str] = _NOTHIN
 
 
 def load_sheet(
-    sheet: Sheet,
-    type_: type[T],
-    overrides: Mapping[str, str] = _NOTHING,
-    optional: Collection[str] = (),
+    sheet: Sheet, type_: type[T], overrides: Mapping[str, str] = _NOTHING, optional: Collection[str] = (),
     sections: type | None = None,
-) -> Loaded[T]:
+) -> Loaded[T]:  # fmt: skip
     """The same of a text that is read already. optional: places that overrides may add; sections: whose sections the
     text may leave out, None: those of the Struct."""
     document = _parsed(sheet).copy()

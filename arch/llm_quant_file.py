@@ -1,0 +1,270 @@
+"""How a checkpoint is quantised, from `quantization_config` in its `config.json`, or from ModelOpt's
+`hf_quant_config.json` beside it.
+
+Exceptions (`ignore`, `exclude_modules`, `modules_to_not_convert`, …) are names of modules or of what holds them, with
+`*`, or expressions after `re:`.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pimloom.arch.llm_config import Config
+from pimloom.arch.llm_quant import COLUMN, LINEAR, Format, Patterns, Quantization, Rules, resolved
+from pimloom.arch.load import load_json
+
+BESIDE = "hf_quant_config.json"
+KEYS = ("quantization_config", "compression_config")
+
+
+def quantization_of(config: Config, path: Path, fields: Mapping[str, Any]) -> Quantization | None:
+    """What a checkpoint's files say of its weights; refused in `config`: what is not known. Raises UserError for a file
+    that cannot be read."""
+    config.read.update(KEYS)
+    key = next((key for key in KEYS if config.tree.get(key) is not None), None)
+    if key:
+        rules, place, said = _rules_of(config, key, config.tree[key]), key, config.tree[key]
+    elif path.name == "config.json" and (beside := path.parent / BESIDE).exists() and not config.tree.keys() & {*KEYS}:
+        tree = load_json(beside)
+        said = tree.get("quantization") if isinstance(tree, dict) else None
+        rules, place = _modelopt(_Said(config, BESIDE, said if isinstance(said, dict) else {})), BESIDE
+    else:
+        return None
+    if config.wrong or rules is None:
+        return None
+    method = str(said.get("quant_algo") or said.get("quant_method") or "ModelOpt") if isinstance(said, dict) else ""
+    found = resolved(rules, method, fields)
+    config.notes.append(_told(found, place))
+    return found
+
+
+class _Said(NamedTuple):
+    """What a file says of its quantisation, and where; a refusal stands in the config's."""
+
+    config: Config
+    place: str
+    tree: dict[str, Any]
+
+    def refuse(self, key: str, expected: str, got: Any) -> None:
+        self.config.wrong.append(f"at $.{self.place}.{key}: expected {expected}, got {str(got)[:60]}")
+
+    def whole(self, keys: Iterable[str], default: int, least: int, most: int = 1 << 20) -> int:
+        """The int under the first of these keys that is there."""
+        key = next((key for key in keys if self.tree.get(key) is not None), None)
+        value = default if key is None else self.tree[key]
+        if type(value) is not int or not least <= value <= most:
+            self.refuse(key or "", f"int from {least} to {most}", value)
+            return default
+        return value
+
+    def names(self, *keys: str) -> Patterns:
+        """Names of modules under any of these keys."""
+        found = list[str]()
+        for key in keys:
+            some = self.tree.get(key) or []
+            if not isinstance(some, list) or not all(isinstance(name, str) for name in some):
+                self.refuse(key, "a list of names", some)
+                continue
+            found += some
+        try:
+            return Patterns(found)
+        except re.error as error:
+            self.refuse(keys[0], "expressions that can be read", error)
+            return Patterns(())
+
+
+def _rules_of(config: Config, key: str, tree: Any) -> Rules | None:
+    if not isinstance(tree, dict):
+        config.refuse(key, "an object or null")
+        return None
+    said = _Said(config, key, tree)
+    method = tree.get("quant_method", "compressed-tensors" if "config_groups" in tree else None)
+    algorithm = isinstance(tree.get("quant_algo"), str) and "config_groups" not in tree
+    if algorithm or tree.get("quant_algo") == "MIXED_PRECISION":
+        return _modelopt(said)
+    if not isinstance(method, str) or method not in METHODS:
+        said.refuse("quant_method", f"one of {', '.join(METHODS)}", method)
+        return None
+    return METHODS[method](said)
+
+
+def _fp8(said: _Said) -> Rules:
+    """FP8 in blocks with a scale each (DeepSeek-V3's `weight_scale_inv`, FP32 [secondary: its README_WEIGHTS]), or with
+    one scale for a matrix."""
+    block, scale = said.tree.get("weight_block_size"), 8 if said.tree.get("scale_fmt") == "ue8m0" else 32
+    if block is None:
+        group = 0
+    elif isinstance(block, list) and len(block) == 2 and all(type(n) is int and n > 0 for n in block):
+        group = block[0] * block[1]
+    else:
+        said.refuse("weight_block_size", "two sizes", block)
+        group = 0
+    return Rules([(LINEAR, Format(8, group, scale))], said.names("modules_to_not_convert", "ignored_layers"))
+
+
+def _fbgemm(said: _Said) -> Rules:
+    """FP8 with an FP32 scale for each column [recalled: FBGEMM's row-wise scales]."""
+    return Rules([(LINEAR, Format(8, COLUMN, 32))], said.names("modules_to_not_convert"))
+
+
+def _mxfp4(said: _Said) -> Rules:
+    """OCP's MXFP4: 32 weights of 4 bits share a scale of 8 [secondary: OCP MX 1.0]."""
+    return Rules([(LINEAR, Format(4, 32, 8))], said.names("modules_to_not_convert"))
+
+
+def _gptq(said: _Said) -> Rules:
+    """Groups with an FP16 scale and a zero point as wide as a weight [recalled: AutoGPTQ's qzeros, AWQ's too]."""
+    bits = said.whole(("bits", "w_bit"), 4, 2, 8)
+    group = said.whole(("group_size", "q_group_size"), 128, COLUMN)
+    if said.tree.get("dynamic"):
+        said.refuse("dynamic", "null or {}, as formats by module are not known", said.tree["dynamic"])
+    kept = said.names("modules_to_not_convert")
+    only = [name for some in said.tree.get("modules_in_block_to_quantize") or [] for name in _listed(some)]
+    extra = said.tree.get("extra_config") or {}  # of auto-round: bits of single modules
+    widths = {name: each["bits"] for name, each in extra.items() if isinstance(each, dict) and "bits" in each}
+    if not all(type(width) is int and width >= 2 for width in widths.values()):
+        said.refuse("extra_config", "bits of at least 2", widths)
+        widths = {}
+    kept.plain |= {name for name, width in widths.items() if width >= 16}
+    formats = [(Patterns([name]), Format(n, group, 16 + n)) for name, n in widths.items() if n < 16]
+    formats.append((Patterns(only) if only else LINEAR, Format(bits, group, 16 + bits)))
+    return Rules(formats, kept, said.tree.get("lm_head") is True)
+
+
+def _listed(some: Any) -> list[str]:
+    return [str(name) for name in some] if isinstance(some, list) else [str(some)]
+
+
+def _bitsandbytes(said: _Said) -> Rules:
+    """NF4 or FP4 in groups of 64 with an FP32 scale, or an 8-bit one and 32 bits for 256 of them; LLM.int8 with a scale
+    for each column [secondary: QLoRA, arXiv:2305.14314, 3; LLM.int8, arXiv:2208.07339]."""
+    four = said.tree.get("load_in_4bit") or said.tree.get("_load_in_4bit")
+    eight = said.tree.get("load_in_8bit") or said.tree.get("_load_in_8bit")
+    if not four and not eight:
+        said.refuse("load_in_4bit", "true here, or in load_in_8bit", four)
+    double = said.tree.get("bnb_4bit_use_double_quant")
+    four_bits = Format(4, 64 * 256, 256 * 8 + 32) if double else Format(4, 64, 32)
+    format_ = four_bits if four else Format(8, COLUMN, 32)
+    return Rules([(LINEAR, format_)], said.names("llm_int8_skip_modules", "modules_to_not_convert"))
+
+
+def _int8(said: _Said) -> Rules:
+    """INT8 with a scale for each column (EETQ; Quanto's int8 and float8)."""
+    if (given := said.tree.get("weights", "int8")) not in ("int8", "float8"):
+        said.refuse("weights", "int8 or float8", given)
+    return Rules([(LINEAR, Format(8, COLUMN))], said.names("modules_to_not_convert"))
+
+
+def _compressed(said: _Said) -> Rules:
+    """Groups of modules with a format each."""
+    formats = list[tuple[Patterns, Format]]()
+    sparse = said.tree.get("sparsity_config") or {}
+    if not isinstance(sparse, dict) or sparse.get("format", "dense") != "dense":
+        said.refuse("sparsity_config", "a dense format", sparse)
+    groups = said.tree.get("config_groups")
+    if not isinstance(groups, dict) or not groups:
+        said.refuse("config_groups", "an object with groups", groups)
+        groups = {}
+    for name, group in groups.items():
+        weights = group.get("weights") if isinstance(group, dict) else None
+        if weights is None:
+            continue  # activations alone
+        inner = _Said(said.config, f"{said.place}.config_groups.{name}", group)
+        formats.append((inner.names("targets"), _of_weights(inner, weights)))
+    cache = said.tree.get("kv_cache_scheme")
+    bits = cache.get("num_bits") if isinstance(cache, dict) else None
+    if cache is not None and bits not in (4, 8):
+        said.refuse("kv_cache_scheme", "null, or an object whose num_bits are 4 or 8", cache)
+    if bits is None and (algorithm := said.tree.get("kv_cache_quant_algo")) is not None:
+        bits = _cache_of(said, algorithm)
+    return Rules(formats, said.names("ignore", "exclude_modules"), True, bits)
+
+
+def _of_weights(said: _Said, weights: Any) -> Format:
+    """As compressed-tensors writes it."""
+    said = said._replace(place=f"{said.place}.weights", tree=weights if isinstance(weights, dict) else {})
+    bits, group = said.whole(("num_bits",), 8, 2, 16), said.whole(("group_size",), 0, COLUMN)
+    floating = said.tree.get("type", "int") == "float"
+    strategy = said.tree.get("strategy") or ("group" if group > 0 else "channel" if group == COLUMN else "tensor")
+    scale = 8 if floating and bits == 4 else 16
+    scale += 0 if said.tree.get("symmetric", True) else bits
+    if strategy in ("group", "tensor_group") and group > 0:
+        return Format(bits, group, scale)
+    if strategy == "channel" or (strategy == "group" and group == COLUMN):
+        return Format(bits, COLUMN, scale)
+    if strategy == "block":
+        block = said.tree.get("block_structure")
+        if not isinstance(block, list) or len(block) != 2 or not all(type(n) is int and n > 0 for n in block):
+            said.refuse("block_structure", "two sizes", block)
+            block = [128, 128]
+        return Format(bits, block[0] * block[1], 32)
+    if strategy != "tensor":
+        said.refuse("strategy", "tensor, channel, group, tensor_group with a group_size, or block", strategy)
+    return Format(bits)
+
+
+ALGORITHMS = {  # of ModelOpt [recalled: its export of quantised checkpoints]; None: weights as they are
+    "FP8": Format(8), "FP8_PER_CHANNEL_PER_TOKEN": Format(8, COLUMN, 32), "FP8_PB_WO": Format(8, 128 * 128, 32),
+    "FP8_PB_REAL": Format(8, 128 * 128, 32), "MXFP8": Format(8, 32, 8), "NVFP4": Format(4, 16, 8),
+    "NVFP4_AWQ": Format(4, 16, 8), "W4A16_NVFP4": Format(4, 16, 8), "W4A8_NVFP4_FP8": Format(4, 16, 8),
+    "MXFP4": Format(4, 32, 8), "W4A8_MXFP4_FP8": Format(4, 32, 8), "W4A16": Format(4, 128), "W4A16_AWQ": Format(4, 128),
+    "W4A8_AWQ": Format(4, 128), "W8A8_SQ_PER_CHANNEL": Format(8, COLUMN, 32), "W8A16": Format(8, COLUMN),
+    "INT8": Format(8, COLUMN), "INT4_AWQ": Format(4, 128),
+}  # fmt: skip
+CACHES = {"FP8": 8.0, "INT8": 8.0, "NVFP4": 4.5}  # bits of an element, scales included
+
+
+def _modelopt(said: _Said) -> Rules | None:
+    """One algorithm for all modules, or one for each of those that are listed."""
+    algorithm, cache = said.tree.get("quant_algo"), said.tree.get("kv_cache_quant_algo")
+    kept = said.names("exclude_modules", "ignore")
+    formats = list[tuple[Patterns, Format]]()
+    if algorithm == "MIXED_PRECISION":
+        listed: dict[Format, list[str]] = {}
+        for name, each in (said.tree.get("quantized_layers") or {}).items():
+            each = each if isinstance(each, dict) else {}
+            if (found := _algorithm(said, f"quantized_layers.{name}", each)) is None:
+                return None
+            listed.setdefault(found, []).append(name)
+        formats = [(Patterns(names), found) for found, names in listed.items()]
+        if said.tree.get("quant_method") == "fp8":  # what is not listed
+            formats += _fp8(said).formats
+    elif algorithm is not None:
+        if (found := _algorithm(said, "", said.tree)) is None:
+            return None
+        formats = [(LINEAR, found)]
+    elif cache is None:
+        said.refuse("quant_algo", f"one of {', '.join(ALGORITHMS)} or MIXED_PRECISION", algorithm)
+    head = said.tree.get("quant_method") != "fp8"
+    return Rules(formats, kept, head, None if cache is None else _cache_of(said, cache))
+
+
+def _algorithm(said: _Said, where: str, tree: Mapping[str, Any]) -> Format | None:
+    name, group = tree.get("quant_algo"), tree.get("group_size")
+    if not isinstance(name, str) or name not in ALGORITHMS:
+        said.refuse(f"{where}.quant_algo".lstrip("."), f"one of {', '.join(ALGORITHMS)} or MIXED_PRECISION", name)
+        return None
+    found = ALGORITHMS[name]
+    return found._replace(group=group) if found.group > 0 and type(group) is int and group > 0 else found
+
+
+def _cache_of(said: _Said, algorithm: Any) -> float | None:
+    if not isinstance(algorithm, str) or algorithm not in CACHES:
+        said.refuse("kv_cache_quant_algo", f"null or one of {', '.join(CACHES)}", algorithm)
+        return None
+    return CACHES[algorithm]
+
+
+METHODS: dict[str, Callable[[_Said], Rules | None]] = {
+    "fp8": _fp8, "fbgemm_fp8": _fbgemm, "mxfp4": _mxfp4, "gptq": _gptq, "awq": _gptq, "auto-round": _gptq,
+    "intel/auto-round": _gptq, "bitsandbytes": _bitsandbytes, "eetq": _int8, "quanto": _int8,
+    "compressed-tensors": _compressed, "modelopt": _compressed, "modelopt_fp4": _compressed,
+}  # fmt: skip
+
+
+def _told(found: Quantization, place: str) -> str:
+    widths = sorted({round(bits, 3) for row in found.rows for _, bits in row})
+    narrow = f"weights of {', '.join(f'{bits:g}' for bits in widths)} bits, scales included" if widths else "no weights"
+    cache = "" if found.cache_bits is None else f", keys and values of {found.cache_bits:g} bits"
+    return f"quantised as {found.method} ({place}): {narrow}{cache}; products run at the rate of the system's elements"
