@@ -35,6 +35,8 @@ def quantization_of(config: Config, path: Path, fields: Mapping[str, Any]) -> Qu
         return None
     method = str(said.get("quant_algo") or said.get("quant_method") or "ModelOpt") if isinstance(said, dict) else ""
     found = resolved(rules, method, fields)
+    if rules.formats and not any(found.rows) and found.lm_head is None:
+        config.wrong.append(f"at $.{place}: expected formats of modules of this model, got none that it has")
     config.notes.append(_told(found, place))
     return found
 

@@ -30,8 +30,10 @@ def scale_positions(config: Config, fields: dict[str, Any]) -> None:
     for place, scaling in _scalings(config):
         if (derived := _derived(config, place, scaling, fields["max_position_embeddings"])) is not None:
             found.add(derived)
-    if found and not config.model_type.startswith("gemma3"):
+    given = fields["max_position_embeddings"]
+    if found and min(found) != given and not config.model_type.startswith("gemma3"):
         fields["max_position_embeddings"] = min(found)
+        config.notes.append(f"{min(found):,} positions: scaled rotations, from {given:,} of max_position_embeddings")
 
 
 def _scalings(config: Config) -> Iterator[tuple[str, dict[str, Any]]]:

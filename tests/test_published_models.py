@@ -207,7 +207,9 @@ LONG = {"type": "longrope", "long_factor": [1.0], "short_factor": [1.0]}
     ],
 )  # fmt: skip
 def test_positions_of_scaled_rotations(name: str, keys: dict[str, Any], positions: int, tmp_path: Path) -> None:
-    assert changed(tmp_path, ours(name), **keys).max_position_embeddings == positions
+    llm, own = changed(tmp_path, ours(name), **keys), (ours(name) | keys).get("max_position_embeddings", positions)
+    assert llm.max_position_embeddings == positions
+    assert any(f" {positions:,} positions: scaled rotations" in said for said in llm.notes) == (own != positions)
 
 
 def test_positions_for_each_kind_of_layer(tmp_path: Path) -> None:

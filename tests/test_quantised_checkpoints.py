@@ -74,6 +74,8 @@ def test_modelopt_says_it_beside_a_clean_config() -> None:
     wide = device_of(load_system("gpu_h100"), load_llm(needed("configs/llama3_1.json")), Share(4, 80))
     assert device.capacity().weight_bytes * 2 == pytest.approx(wide.capacity().weight_bytes, rel=1e-3)
     assert device.capacity().cache_bytes_per_token * 2 == wide.capacity().cache_bytes_per_token
+    free = [80e9 - each.capacity().weight_bytes for each in (device, wide)]
+    assert device.capacity().tokens / wide.capacity().tokens == pytest.approx(2 * free[0] / free[1], rel=1e-3)
     took = [each.step(Batch.decode([100])).end_ps for each in (device, wide)]
     assert took[0] / took[1] == pytest.approx(0.5, abs=0.01)
 
@@ -207,6 +209,7 @@ def test_the_cache_alone(tmp_path: Path) -> None:
         (compressed(GROUP, sparsity_config={"format": "sparse-24"}), "sparsity_config: expected a dense format"),
         (compressed(GROUP | {"strategy": "lattice"}), "weights.strategy: expected tensor"),
         ({"quant_algo": "FP8", "kv_cache_quant_algo": "FP2"}, "kv_cache_quant_algo: expected null or one of FP8"),
+        (compressed(GROUP, ignore=["re:.*"]), "expected formats of modules of this model, got none that it has"),
         ({"quant_algo": "MIXED_PRECISION", "quantized_layers": {"a": {"quant_algo": "X"}}}, "quantized_layers.a"),
     ],
 )
