@@ -35,7 +35,7 @@ def read_given(source: str) -> Given:
     path = Path(source)
     if source in DATA_SETS:
         return Given(source)
-    if path.is_file() and not is_trace(path):
+    if path.exists() and not path.is_dir() and not is_trace(path):
         tokens, channel = read_requests(path, MOST_CHANNELS)
         return Given(path.name, tokens.tolist(), None if channel is None else channel.tolist())
     found = load_workload(source)

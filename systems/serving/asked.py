@@ -171,7 +171,7 @@ def _is_list(requests: str) -> bool:
     path = Path(requests)
     if requests in DATA_SETS or not path.exists():
         return False
-    if path.is_file():  # a pipe can be read but once
+    if not path.is_dir():
         if is_trace(path):
             return False
         check_header(path)
