@@ -54,6 +54,7 @@ def serve(
     density: str | float | None = None,
     exact: bool = False,
     sample: int = 5,
+    price_error: float = 0.02,
     set: Mapping[str, object] | None = None,
     timeline: str | Path | None = None,
     html: str | Path | None = None,

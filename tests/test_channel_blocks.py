@@ -18,7 +18,7 @@ from pimloom.systems.serving.options.named import scheduler_of
 from pimloom.systems.serving.options.wanted import Wanted
 from pimloom.systems.serving.pricing.costs import Exact, Piece
 from pimloom.systems.serving.pricing.grid import Grid
-from pimloom.systems.serving.pricing.sampling import Sample, measured
+from pimloom.systems.serving.pricing.interpolated import Interpolated
 from pimloom.systems.serving.schedulers.channel_blocks import POLICIES, ChannelBlocks
 from pimloom.systems.serving.schedulers.channel_rows import ChannelRows, Rows
 from pimloom.systems.serving.schedulers.faster_transformer import FasterTransformer
@@ -163,12 +163,12 @@ def test_a_machine_computes_where_requests_lie(monkeypatch):
     assert max(found.channels.most) == 2 * min(found.channels.most)
 
 
-def test_prices_between_knots_know_of_no_channel_and_samples_do():
+def test_interpolated_prices_know_of_no_channel_and_samples_do():
     """So the error that is measured tells what placement costs, too."""
     told = list[Any]()
 
     class Watching:
-        most_requests, in_order = None, False
+        most_requests, in_order, exact_steps = None, False, 0
 
         def capacity(self) -> Any:
             return SimpleNamespace(tokens=10_000)
@@ -182,10 +182,12 @@ def test_prices_between_knots_know_of_no_channel_and_samples_do():
     grid = Grid(exact, [1.0, 1.0], 4096)
     grid.of(pieces)
     assert told and told == [None] * len(told)
-    sample = Sample(1, 0)
-    sample.decode.takes(1000.0)
-    sample.decode.keep(pieces)
-    measured(grid, exact, sample)
+    costs = Interpolated(grid, exact, exact, 0, 1, 0)
+    costs.begin(whole=False, sampled=True)
+    sample = costs.draw()
+    assert sample is not None
+    sample.see(pieces, 1000.0)
+    costs.learn(0.02, last=True)
     assert told[-1] == [0, 2, 3] and told.count(None) == len(told) - 1
 
 

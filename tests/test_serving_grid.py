@@ -1,4 +1,4 @@
-"""Costs read between knots, on machines whose times are made up and known everywhere."""
+"""Interpolated prices, on machines whose times are made up and known everywhere."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -32,14 +32,19 @@ class Made:
     def __init__(self, time: Callable[[Batch], int], *, in_order: bool = False, row_tile: int = 1) -> None:
         self.time, self.in_order, self.row_tile, self.asked = time, in_order, row_tile, list[Batch]()
         self.most_requests: int | None = None
+        self.exact_steps = 0
+
+    def check(self, batch: Batch) -> None:
+        """No more than fit."""
+        if sum(one.context for one in batch.requests) > 10_000:
+            raise UserError("too long")
 
     def capacity(self) -> Any:
         return SimpleNamespace(tokens=10_000)
 
     def step(self, batch: Batch) -> Any:
         self.asked.append(batch)
-        if sum(one.context for one in batch.requests) > 10_000:
-            raise UserError("too long")
+        self.check(batch)
         return SimpleNamespace(end_ps=self.time(batch), least_ps={}, energy_by_cause_j={"all": self.time(batch) * 1e-6})
 
 
@@ -154,7 +159,7 @@ def test_what_a_run_asks_for_is_known_ahead(scheduler):
         machine = Made(in_turns, row_tile=8)
         by = service(machine, requests, plan, None, {})  # type: ignore[arg-type]
         if ahead:
-            running._rehearse(by, requests, lambda done, total: told.append((done, total)))
+            assert not running._all_known(by, requests, lambda done, total: told.append((done, total)))
         before, each = len(machine.asked), zip(range(60), *requests[1:4], strict=True)
         live = [LiveRequest(*one) for one in each]
         record = Record(by.costs, 60)
@@ -183,13 +188,16 @@ def test_short_runs_are_simulated_whole(arrivals, outputs, exact):
     requests = Requests("drawn", sorted(arrivals), [20 + 20 * i for i in range(len(outputs))], outputs, "")
     plan = Plan("vllm-v1", Limits(6000, 16, 64, 2048, 4096), 1, "round-robin", 1, False, 2, 0)
     for tile in (1, 8):
-        by = service(Made(in_turns, row_tile=tile), requests, plan, None, {})  # type: ignore[arg-type]
-        found = running._short(by, requests)
-        assert found.plan.exact == (found.grid is None) == (found.costs is by.exact) == (exact and tile > 1)
+        machine = Made(in_turns, row_tile=tile)
+        machine.exact_steps = 24
+        by = service(machine, requests, plan, None, {})  # type: ignore[arg-type]
+        assert running._all_known(by, requests, lambda done, total: None) == (exact and tile > 1)
+        if exact and tile > 1:
+            assert 0 < by.exact.steps <= 24 + 6
 
 
 @pytest.mark.parametrize("scheduler", ["vllm-v1", "static"])
-def test_knots_end_where_the_longest_context_does(scheduler):
+def test_sample_points_end_where_the_longest_context_does(scheduler):
     """Rows of a static batch are padded to the longest prompt and go on until the longest output: longer than any."""
     requests = Requests("two kinds", [0] * 12, [900, 20] * 6, [10, 700] * 6, "")
     plan = Plan(scheduler, Limits(600, 16, 4, 2048, 4096), 1, "round-robin", 1, False, 2, 0)

@@ -45,7 +45,7 @@ SWAPPED = (
         (f"{LONG} 3", "gpt2-xl, nor do 2 more; ta"),
         (f"{SERVED} --share 0.5", "--share 0.5: belongs to --goodput; leave it out"),
         (f"{SERVED} --router least-waiting", "least-waiting: chooses among --replicas N, and there is one; leave it"),
-        (f"{SERVED} --exact --sample 3", "--sample 3: --exact reads no iteration between others; leave it out"),
+        (f"{SERVED} --exact --sample 3", "--sample 3: --exact interpolates no price; leave it out"),
         (f"{SERVED} --blocks 2", "needs 8 blocks of KV cache, and there are 1 for it under vllm-v1; it could never run"
          "; the longest, request 0, needs 9 in all, take --blocks 9 or more"),
     ],

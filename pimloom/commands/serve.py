@@ -1,5 +1,6 @@
 """The `pimloom serve` command: its options, and what it and its function do."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from pimloom.systems.serving.options.wanted import Wanted
     from pimloom.systems.serving.results.goodput import Goodput
     from pimloom.systems.serving.results.outcome import Online
+
+BEYOND = 3  # exit code: errors of prices may be beyond their limit
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -178,8 +181,13 @@ SampleSize = Annotated[
     typer.Option(
         metavar="N",
         parser=count,
-        help="Iterations of decode, and half as many with prompts, that are simulated to tell the error.",
+        help="Iterations of each kind of phase that are simulated to measure the error of prices (half as many with "
+        "prompts); more where it is beyond --price-error.",
     ),
+]
+PriceError = Annotated[
+    float,
+    typer.Option(metavar="X", help="Largest error of interpolated prices, as a share; exit code 3 beyond it."),
 ]
 
 
@@ -229,6 +237,7 @@ def serve(
     density: Density = None,
     exact: ExactOption = False,
     sample: SampleSize = 5,
+    price_error: PriceError = 0.02,
     settings: run_options.Settings = None,
     json: Json = None,
     timeline: Timeline = None,
@@ -244,6 +253,9 @@ def serve(
 
     found = run_serve(Wanted(**asked))
     output(found, json, None if quiet else lambda: show_served(found))
+    if found.pricing is not None and found.pricing.holds is False:
+        print(f"pimloom: --price-error {price_error:g} is not held; all outputs are written", file=sys.stderr)
+        raise typer.Exit(BEYOND)
 
 
 def run_serve(wanted: "Wanted") -> "Online | Goodput":

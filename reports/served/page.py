@@ -13,7 +13,7 @@ from pimloom.reports.figures import stacked_bars
 from pimloom.reports.page import Card, Column, Figure, Notes, Page, Section, TableData, render
 from pimloom.reports.served.curves import Over, curves, percentiles
 from pimloom.reports.served.tables import facts, limits, times
-from pimloom.systems.serving.pricing.sampling import Pricing
+from pimloom.reports.terminal.online import pricing_said
 from pimloom.systems.serving.results.outcome import Online, Spread
 
 FILES = ("index.html", "results.json")
@@ -226,19 +226,6 @@ def _energy(found: Online, over: Over) -> Iterator[Figure | TableData]:
 
 def _notes(found: Online) -> Iterator[str]:
     yield f"Requests: {found.workload['note']}."
-    yield _pricing(found.pricing)
+    yield from (f"{said[0].upper()}{said[1:]}." for said in pricing_said(found.pricing))
     for name, value in found.transforms.items():
         yield f"{name.replace('_', ' ')}: {value}"
-
-
-def _pricing(found: Pricing) -> str:
-    if found.exact:
-        return f"Every different iteration was simulated: {found.simulated:,}."
-    said = f"{counted(found.simulated, 'iteration')} were simulated, the others read between them"
-    if found.error is None or found.error_bound is None or found.largest_error is None:
-        return f"{said}; how far they are off is not known."
-    return (
-        f"{said}. {counted(found.sampled, 'iteration')} of those, drawn at random, were simulated after all: the time "
-        f"of all is off by {found.error:+.2%}, within {found.error_bound:.2%}, a single one by up to "
-        f"{found.largest_error:.2%}."
-    )

@@ -3,7 +3,7 @@
 from pimloom.arch.name_units import counted, some_layers
 from pimloom.arch.units import J_PER_MJ, S_PER_MS
 from pimloom.reports.terminal.tables import show_line, show_rows
-from pimloom.systems.serving.pricing.sampling import Pricing
+from pimloom.systems.serving.pricing.sampling import KindError, Pricing
 from pimloom.systems.serving.results.goodput import Goodput, shown
 from pimloom.systems.serving.results.outcome import Attained, Online
 from pimloom.workload.requests.statistics import Statistics
@@ -13,6 +13,10 @@ COLUMNS = (
     ("p90", "p90|r", ",.3f"), ("p99", "p99|r", ",.3f"), ("max", "longest|r", ",.3f"),
 )  # fmt: skip
 
+RESULTS = {
+    "time_to_first_token_s": "TTFT", "time_per_output_token_s": "TPOT", "latency_s": "latency", "time_s": "time",
+    "energy_j": "energy",
+}  # fmt: skip
 
 RATES = (
     ("rate_per_s", "requests/s|r", ",.3f"), ("attained", "hold all|r", ".1%"), ("ttft", "TTFT|r", ".1%"),
@@ -41,6 +45,8 @@ def show_goodput(found: Goodput) -> None:
         f"{found.share:.0%} of requests hold the limits up to {found.goodput_per_s:,.3f}/s ({end}): "
         f"{found.goodput_per_s_per_device:,.3f}/s per device{per_j}"
     )
+    for said in pricing_said(found.pricing) if found.pricing else ():
+        show_line(said)
 
 
 def show_online(found: Online) -> None:
@@ -77,7 +83,8 @@ def show_online(found: Online) -> None:
     if found.accepted_share is not None:
         told = "" if found.tokens_per_step is None else f": {found.tokens_per_step:,.3f} tokens a step and request"
         show_line(f"{found.accepted_share:.1%} of the drafts that were checked were right{told}")
-    show_line(_pricing(found.pricing))
+    for said in pricing_said(found.pricing):
+        show_line(said)
     if found.slo:
         show_line(_slo(found.slo))
     if found.usd_per_h is not None and found.tokens_per_usd is not None:
@@ -151,16 +158,33 @@ def _show_memory(found: Online) -> None:
         )
 
 
-def _pricing(found: Pricing) -> str:
+def pricing_said(found: Pricing) -> list[str]:
+    """Sentences on what was simulated, and how far the rest is off."""
     if found.exact:
-        return f"{counted(found.simulated, 'different iteration')} simulated, none read between others"
-    said = f"{counted(found.simulated, 'iteration')} simulated, the others read between them"
-    if found.error is None or found.error_bound is None or found.largest_error is None:
-        return f"{said}; how far they are off is not known (--sample 0)"
-    return (
-        f"{said}; {found.sampled:,} of those drawn and simulated: their time is off by {found.error:+.2%}, within "
-        f"{found.error_bound:.2%} of all, {found.largest_error:.2%} for a single one"
-    )
+        return [f"{counted(found.simulated, 'different iteration')} simulated, no price is interpolated"]
+    said = f"{counted(found.simulated, 'iteration')} simulated, prices of the others are interpolated"
+    if found.bounds is None or found.error is None:
+        return [f"{said}; their error is not known (--sample 0)"]
+    energy = "" if found.energy_error is None else f", of their energy {found.energy_error:+.2%}"
+    kinds = [f"{kind}: {kind_said(error)}" for kind, error in found.kinds.items()]
+    named = ", ".join(f"{RESULTS[name]} {bound:.2%}" for name, bound in found.bounds.items())
+    beyond = f"errors of prices may be beyond the {found.limit:.2%} of --price-error; take --exact, or a larger limit"
+    return [
+        f"{said}; error of their time {found.error:+.2%}{energy}, measured on {found.sampled:,} of them",
+        f"prices of {'; '.join(kinds)}",
+        f"results are within these shares of those of --exact: {named}",
+        *([] if found.holds else [beyond]),
+    ]
+
+
+def kind_said(error: KindError) -> str:
+    """How far prices of a kind of phase are off, in words."""
+    if error.exact:
+        return "each simulated"
+    if error.error_bound is None:
+        return "error not known"
+    energy = "" if error.energy_error_bound is None else f", energy within {error.energy_error_bound:.2%}"
+    return f"time within {error.error_bound:.2%} (a single one {error.single_bound or 0.0:.2%}){energy}"
 
 
 def _slo(found: Attained) -> str:

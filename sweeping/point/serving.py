@@ -46,7 +46,7 @@ LIMITS = ("batch", "batch_tokens", "block_size", "blocks", "long_prompt", "swap"
 COUNTS = ("requests", *LIMITS, "replicas", "tp", "pp", "layers")
 FLAGS = ("prefix_cache", "chunked", "cut", "lm_head", "exact", "shared_kv", "mixed", "scheduler_reserve_full_isl")
 FROM_0 = ("sample", "seed", "num_preallocate_tokens")
-KEYS = (*TEXTS, "rate", *COUNTS, "sample", "seed", *FLAGS)
+KEYS = (*TEXTS, "rate", *COUNTS, "sample", "price_error", "seed", *FLAGS)
 MOST = 2**20  # of a count
 MOST_SEED = 2**32 - 1
 MOST_KEPT = 8  # devices whose steps a process remembers
@@ -93,6 +93,9 @@ def check_value(key: str, value: Scalar) -> None:
         if isinstance(value, bool | str) or not LEAST_RATE <= value <= MOST_RATE:
             said = f"expected a number from {LEAST_RATE:g} to {MOST_RATE:g}, in requests per s"
             raise UserError(f"workload.{key}: {said}, got {value}")
+    elif key == "price_error":
+        if isinstance(value, bool | str) or not 0 < value <= 1:
+            raise UserError(f"workload.{key}: expected a share above 0 and at most 1, got {value}")
     elif not isinstance(value, str):
         if key not in NUMBERS or isinstance(value, bool):
             raise UserError(f"workload.{key}: expected text{' or a number' * (key in NUMBERS)}, got {value}")
@@ -160,8 +163,10 @@ def columns(figures: bool) -> list[Column]:
         Column("time_s", False, "from the first arrival to the last token"),
         Column("iterations", True, "iterations"),
         Column("simulated_iterations", True, "different ones that were simulated"),
-        Column("pricing_error", False, "by how much the time of all iterations is off, as a sample of them tells"),
-        Column("pricing_error_bound", False, "size of that error, and what 95 % of such samples are off at most"),
+        Column("pricing_error", False, "error of the time of all iterations, as a sample of them shows; empty if none"),
+        Column("pricing_energy_error", False, "the same of their energy"),
+        Column("pricing_error_bound", False, "share within which TTFT, TPOT, latency, time and energy are exact"),
+        Column("pricing_holds", True, "1 if errors of prices are within `price_error`, 0 if they may not be"),
     ]
     area = Column("area_mm2", False, "area of the logic of all devices, see docs/sweep.md")
     return [*found, area] if figures else found
@@ -256,5 +261,7 @@ def _values(found: Online) -> dict[str, Any]:
         "iterations": found.iteration_count,
         "simulated_iterations": found.pricing.simulated,
         "pricing_error": found.pricing.error,
+        "pricing_energy_error": found.pricing.energy_error,
+        "pricing_holds": None if found.pricing.holds is None else int(found.pricing.holds),
         "pricing_error_bound": found.pricing.error_bound,
     }

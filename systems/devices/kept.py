@@ -20,6 +20,7 @@ class Kept:
         self.device, self.most_requests, self.in_order = device, device.most_requests, device.in_order
         self.row_tile: int = getattr(device, "row_tile", 1)
         self.channels: int = getattr(device, "channels", 1)
+        self.exact_steps = device.exact_steps
         self.kv_pages: Any = getattr(device, "kv_pages", None)
         self._between: Kept | None = None
         self.steps = dict[tuple[Batch, tuple[int, ...] | None], Run]()

@@ -38,6 +38,7 @@ class PimGptDevice:
 
     most_requests: int | None = 1
     in_order = True
+    exact_steps = 128
 
     def __init__(
         self, system: System, llm: LlmSpec, share: Share, *, known: Known | None = None, watch: Watch | None = None

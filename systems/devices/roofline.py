@@ -41,6 +41,7 @@ class RooflineDevice:
 
     most_requests: int | None = None
     in_order = False
+    exact_steps = 4096
 
     def __init__(self, system: System, llm: LlmSpec, share: Share) -> None:
         if share.fidelity != "physical":

@@ -26,6 +26,7 @@ class AttAccDevice:
 
     most_requests: int | None = None
     in_order = False
+    exact_steps = 512
 
     def __init__(self, system: System, llm: LlmSpec, share: Share) -> None:
         if share.outside:

@@ -28,6 +28,7 @@ class CentDevice:
 
     most_requests: int | None = None
     in_order = False
+    exact_steps = 64
 
     def __init__(self, system: System, llm: LlmSpec, share: Share) -> None:
         if share.layers != llm.num_hidden_layers:

@@ -31,6 +31,7 @@ class Beside:
 
     most_requests: int | None = None
     in_order = False
+    exact_steps = 96
 
     def __init__(self, system: System, llm: LlmSpec, share: Share) -> None:
         self.system, self._share, self._spec = system, share, system.of_kind(ComposedSystem)

@@ -39,6 +39,7 @@ class Machine:
 
     most_requests: int | None = None
     in_order = False
+    exact_steps = 96
 
     def __init__(self, system: System, llm: LlmSpec, share: Share) -> None:
         self.system, self.llm, self.share = system, llm, share

@@ -38,6 +38,7 @@ class DuplexDevice:
 
     most_requests: int | None = None
     in_order = False
+    exact_steps = 512
 
     def __init__(self, system: System, llm: LlmSpec, share: Share) -> None:
         self._llm, self._share, self._built = llm, share, built(system, llm, share)

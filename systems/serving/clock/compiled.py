@@ -35,33 +35,33 @@ class Pricing(Protocol):
         """Write the cost of an iteration into `prices`, whose arrays may be others from then on. Raises UserError."""
         ...
 
-    def keep(self, made: Iteration, decode: bool, shown: int) -> int:
-        """It is in the sample, the number `shown` of its kind; which one is the next."""
+    def keep(self, made: Iteration, kind: int, seen: int) -> int:
+        """It is in the sample, the number `seen` of its kind (of `fields`); which one is the next."""
         ...
 
 
 class Board:
     """What replicas share: requests, rows of iterations, energies, and prices. numbers: more than any request has;
-    first: the iterations of decode, and with prompts, that the sample takes first."""
+    first: of each kind, the iteration that the sample takes first."""
 
     def __init__(
-        self, requests: Sequence[LiveRequest], pricing: Pricing, numbers: int, first: tuple[int, int] = (NEVER, NEVER)
-    ) -> None:
+        self, requests: Sequence[LiveRequest], pricing: Pricing, numbers: int,
+        first: Sequence[int] = (NEVER,) * f.N_KINDS,
+    ) -> None:  # fmt: skip
         self.live, self.pricing, self.version = requests, pricing, 0
         self.place, self.named = {request.number: i for i, request in enumerate(requests)}, Names(requests)
         table = np.zeros((len(requests), f.N_REQUEST), np.int64)
         for column, name in KEPT.items():
             table[:, column] = [getattr(request, name) for request in requests]
         counts, causes = np.zeros(f.N_COUNTS, np.int64), len(pricing.prices.cost) - 1
-        counts[[f.NEXT_DECODE, f.NEXT_PROMPT]] = first
+        counts[f.NEXT_SHOWN : f.NEXT_SHOWN + f.N_KINDS] = first
         rows, joules = np.zeros((ROOM, f.N_ROW), np.int64), np.zeros(ROOM)
-        self.shared = f.Shared(table, counts, rows, joules, np.zeros(numbers), np.zeros(causes), np.zeros(2))
+        self.shared = f.Shared(table, counts, rows, joules, np.zeros(numbers), np.zeros(causes), np.zeros(f.N_KINDS))
 
-    def keep(self, made: Iteration, decode: bool) -> None:
+    def keep(self, made: Iteration, kind: int) -> None:
         """An iteration is in the sample."""
-        shown, following = (f.DECODES, f.NEXT_DECODE) if decode else (f.PROMPTS, f.NEXT_PROMPT)
         counts = self.shared.counts
-        counts[following] = self.pricing.keep(made, decode, int(counts[shown]))
+        counts[f.NEXT_SHOWN + kind] = self.pricing.keep(made, kind, int(counts[f.SHOWN + kind]))
 
     def price(self, made: Iteration) -> None:
         """Python knows what an iteration costs. Raises UserError."""
@@ -137,7 +137,7 @@ class CompiledReplica:
             elif code == f.NO_PRICE:
                 self.board.price(self._made())
             else:
-                self.board.keep(self._made(), bool(self.of.slots[at[f.SLOT], f.ROWS_OF] == 0))
+                self.board.keep(self._made(), int(self.of.slots[at[f.SLOT], f.KIND_OF]))
 
     def _call(self) -> int:
         if self._version != self.board.version:
@@ -181,12 +181,12 @@ class ClosedForm:
     ) -> None:
         form = np.array([base, least, each, *products, *context, *pairs], np.int64)
         none, table, reals = np.zeros(0, np.int64), np.zeros((0, 0), np.int64), np.zeros(0)
-        self.prices = Prices(form, none, table, table, reals[:, None], reals, np.zeros(1), reals)
+        self.prices = Prices(form, none, table, table, reals[:, None], reals, np.zeros(1), reals, np.ones(f.N_KINDS))
 
     def unknown(self, made: Iteration) -> None:
         """Nothing is."""
         raise AssertionError(made)
 
-    def keep(self, made: Iteration, decode: bool, shown: int) -> int:
+    def keep(self, made: Iteration, kind: int, seen: int) -> int:
         """There is no sample."""
         raise AssertionError(made)

@@ -12,7 +12,6 @@ from pimloom.systems.serving.kernels.fields import (
     CAME,
     COMPLETION,
     CONTEXTS,
-    DECODES,
     DONE,
     DUE,
     END_AT,
@@ -26,34 +25,34 @@ from pimloom.systems.serving.kernels.fields import (
     HELD,
     JOULES,
     KEEP,
+    KIND_OF,
     KNOWN,
     LEFT_WAITING,
     LOST,
     MANY,
     MEMBERS,
+    MIXED,
     N_ROWS,
     NEVER,
     NEW,
     NEW_OF,
-    NEXT_DECODE,
-    NEXT_PROMPT,
+    NEXT_SHOWN,
     NO_PRICE,
     NOT_YET,
     NUMBER,
-    OF_DECODES,
-    OF_PROMPTS,
     OLDEST,
     ON,
     ONCE_MORE,
+    ONLY_DECODE,
+    ONLY_PROMPT,
     ORCA,
     PHASE,
     PRICE,
-    PROMPTS,
     REPLICA,
     ROW_OF,
-    ROWS_OF,
     RULE,
     SARATHI,
+    SHOWN,
     SLOT,
     START,
     STARTED,
@@ -142,7 +141,8 @@ def _priced(replica, requests, prices, slot):
             rows, pairs = rows + n, pairs + each
             if p + n >= requests[members[slot, i, WHO], KNOWN]:
                 ends = 1
-    replica.slots[slot, ROWS_OF], replica.slots[slot, NEW_OF], replica.slots[slot, ALL_OF] = rows, new, context
+    kind = ONLY_DECODE if not rows else MIXED if requests_n else ONLY_PROMPT
+    replica.slots[slot, KIND_OF], replica.slots[slot, NEW_OF], replica.slots[slot, ALL_OF] = kind, new, context
     if len(prices.form):
         prices.cost[0] = closed(prices.form, new, products, context, all_pairs)
         return True
@@ -150,12 +150,12 @@ def _priced(replica, requests, prices, slot):
 
 
 @bare
-def _shown(shared, ps, decode):
-    """One more is shown to the sample; whether it is to be kept."""
-    counts, shown = shared.counts, DECODES if decode else PROMPTS
-    counts[shown] += 1
-    shared.time_ps[OF_DECODES if decode else OF_PROMPTS] += ps
-    return counts[shown] == counts[NEXT_DECODE if decode else NEXT_PROMPT]
+def _shown(shared, ps, kind):
+    """The sample sees one more iteration; whether it takes it."""
+    counts = shared.counts
+    counts[SHOWN + kind] += 1
+    shared.time_ps[kind] += ps
+    return counts[SHOWN + kind] == counts[NEXT_SHOWN + kind]
 
 
 @bare
@@ -236,5 +236,5 @@ def run(replica, shared, prices):
                 return NO_PRICE
         _started(replica, shared, prices, at[SLOT])
         at[PHASE] = FORM
-        if _shown(shared, prices.cost[0], replica.slots[at[SLOT], ROWS_OF] == 0):
+        if _shown(shared, prices.cost[0], replica.slots[at[SLOT], KIND_OF]):
             return KEEP

@@ -30,9 +30,10 @@ PHASE, DUE, FREE, HOLDERS, HEAD, TAIL, WAITING, RUNNING, UNDER_WAY, OLDEST = ran
 UNFINISHED, NEXT_ON, SLOT, GAPS, FOLLOWED, ENDED, REPLICA, FREE_HEAD, FREE_TAIL, UNTIL, N_AT = range(10, 21)
 TOP, FORM, PRICE, START = range(4)  # phases
 
-# slots[s, …]: an iteration: its end, how many requests, new tokens, those with what is cached, and those of prompts;
-# its row; members[s, i, …]: a request of it
-END_AT, MEMBERS, NEW_OF, ALL_OF, ROWS_OF, ROW_OF, N_SLOT = range(7)
+# slots[s, …]: an iteration: its end, how many requests, new tokens, those with what is cached; its kind; its row;
+# members[s, i, …]: a request of it
+END_AT, MEMBERS, NEW_OF, ALL_OF, KIND_OF, ROW_OF, N_SLOT = range(7)
+ONLY_DECODE, ONLY_PROMPT, MIXED, N_KINDS = range(4)  # kinds: all requests decode, all are prompts, both
 WHO, NEW, BEFORE, N_MEMBER = range(4)
 
 # blocks[b, …]: neighbours in the free list, how many use it, its identity, neighbours of the same identity
@@ -41,9 +42,9 @@ BACK, BEHIND, USERS, NAME, SAME_BACK, SAME_BEHIND, N_BLOCK = range(7)
 # rows[i, …]: of an iteration that has formed; ONCE_MORE: tokens that are computed again; CAME: that came when it ended
 STARTED, TOOK, ENDS, ON, MANY, TOKENS, CONTEXTS, LEFT_WAITING, HELD, ONCE_MORE, CAME, N_ROW = range(12)
 
-# counts[…] of all replicas. DECODES, PROMPTS: iterations shown to the sample; NEXT_…: those that it takes next
-N_ROWS, DECODES, NEXT_DECODE, PROMPTS, NEXT_PROMPT, N_COUNTS = range(6)
-OF_DECODES, OF_PROMPTS = range(2)  # time_ps[…]
+# counts[…] of all replicas, SHOWN and NEXT_SHOWN for each kind: iterations that the sample has seen, and the one that
+# it takes next
+N_ROWS, SHOWN, NEXT_SHOWN, N_COUNTS = 0, 1, 1 + N_KINDS, 1 + 2 * N_KINDS
 
 # what is returned: all is done until then; requests have ended; no room for rows or gaps; no price; one is to be kept
 DONE, TOLD, FULL, NO_PRICE, KEEP = range(5)
@@ -72,8 +73,8 @@ class Replica(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """Of all replicas. joules: of each row; by_request: energies; by_cause: work [ps], then energies; time_ps: of what
-    the sample was shown."""
+    """Of all replicas. joules: of each row; by_request: energies; by_cause: work [ps], then energies; time_ps: of
+    iterations of each kind."""
 
     requests: np.ndarray
     counts: np.ndarray

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pimloom.cycle_sim.compiled.kernel import bare, rare
+from pimloom.systems.serving.kernels.fields import MIXED, ONLY_DECODE, ONLY_PROMPT
 
 # form[…]: ticks = base + max(least, each x tokens) + the sum of (times x value + more) // by over three values, each of
 # a request with n new tokens behind p: n (p + n), context p + n, and pairs n p + n (n + 1) / 2
@@ -22,7 +23,7 @@ DECODE, PROMPT, ENDING, PAIR, TURNS, EMPTY = 0, 1, 2, 3, 4, -1  # kinds of a kno
 class Prices(NamedTuple):
     """form, grid: see above; knots[axis, i], rising; keys[k] = (kind, requests or rows, context) of the knot whose
     costs are costs[k], in a table with open addresses; tops[b]: as `Grid.top`; cost: of the iteration that forms, as
-    `pricing.costs` has it; part: room for a part of it."""
+    `pricing.costs` has it; part: room for a part of it; scale[kind]: times of iterations of a kind count so much."""
 
     form: np.ndarray
     grid: np.ndarray
@@ -32,6 +33,7 @@ class Prices(NamedTuple):
     tops: np.ndarray
     cost: np.ndarray
     part: np.ndarray
+    scale: np.ndarray
 
 
 @bare
@@ -208,4 +210,5 @@ def read(prices, requests, total, longest, second, rows, pairs, ends):
             return False
     for i in range(len(cost)):
         cost[i] = 0.0 if cost[i] < 0.0 else cost[i]
+    cost[0] *= prices.scale[ONLY_DECODE if not rows else MIXED if requests else ONLY_PROMPT]
     return True

@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 from functools import partial
+from math import sqrt
+
+from msgspec.structs import replace
 
 from pimloom.arch.document import nearest
 from pimloom.arch.error import UserError
@@ -46,7 +49,12 @@ def online_work(wanted: Wanted) -> Work[Online | Goodput]:
     def run(progress: Progress) -> Online | Goodput:
         if rates is None:
             return found.serve(requests, progress, False, True)
-        return find(requests, rates, wanted.share, lambda some: found.serve(some, progress, True, False), found.devices)
+        measured = wanted.sample > 0 and not wanted.exact
+        if measured:  # prices are mended before rates are compared
+            found.serve(at_rate(requests, sqrt(rates[0] * rates[1])), progress, True, True)
+        best = find(requests, rates, wanted.share, lambda some: found.serve(some, progress, True, False), found.devices)
+        of_best = found.serve(at_rate(requests, best.goodput_per_s), progress, True, measured)
+        return replace(best, pricing=of_best.pricing)
 
     return Work(f"{llm.name} on {wanted.system}", run, lambda: [*llm.notes, *notes, *found.after()])
 
@@ -194,6 +202,8 @@ def _check_numbers(wanted: Wanted) -> None:
     for name in ("sample", "num_preallocate_tokens"):
         if not 0 <= (getattr(wanted, name) or 0) <= MOST_COUNT:
             raise UserError(f"--{name.replace('_', '-')} {getattr(wanted, name)}: expected 0 to {MOST_COUNT:,}")
+    if not 0 < wanted.price_error <= 1:
+        raise UserError(f"--price-error {wanted.price_error:g}: expected above 0 and at most 1")
     check_only(wanted)
     if wanted.pp > 1 and wanted.scheduler in ONE_STAGE and "=" not in wanted.system:
         raise UserError(f"--pp {wanted.pp}: {wanted.scheduler} has one stage here; take vidur-vllm, sarathi or orca")

@@ -1,4 +1,4 @@
-"""The compiled clock over costs that are read between knots: a record as Python's own makes it, to the last bit."""
+"""The compiled clock over interpolated prices: a record as Python's own makes it, to the last bit."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -13,8 +13,9 @@ from pimloom.systems.serving.kernels import fields as f
 from pimloom.systems.serving.kernels import price as k
 from pimloom.systems.serving.pricing.costs import JOULES, pieces_of
 from pimloom.systems.serving.pricing.grid import FEW, Grid
-from pimloom.systems.serving.pricing.knots import MOST
-from pimloom.systems.serving.pricing.sampling import Stratum
+from pimloom.systems.serving.pricing.interpolated import Interpolated
+from pimloom.systems.serving.pricing.points import MOST
+from pimloom.systems.serving.pricing.sampling import KINDS, Stratum, kind_of
 from pimloom.systems.serving.results.record import Record
 from pimloom.systems.serving.schedulers.live import NEVER, Iteration, LiveRequest, Scheduler
 
@@ -22,46 +23,51 @@ FULL = 0.5  # of a table with open addresses, at most
 
 
 class Reading:
-    """A grid's knots as `Prices`; what lies between knots that are not simulated yet, or cannot be, is Python's,
-    and so are prompts that are taken in tiles. requests: most of an iteration."""
+    """A grid's sample points as `Prices`. Python has the price where points around it are not simulated yet, or cannot
+    be, of prompts that are taken in tiles, and of kinds that are not interpolated alone. requests: most of an
+    iteration."""
 
-    def __init__(self, record: Record, grid: Grid, requests: int) -> None:
-        self.record, self.grid, self.known = record, grid, [0, 0, 0, 0]
-        limits, whole = np.zeros(k.N_GRID, np.int64), not grid.by_token and grid.tile == 1
-        limits[[k.PRICES, k.WITH_PROMPTS, k.MOST_REQUESTS]] = 1, whole, grid.most or MOST
+    def __init__(self, record: Record, costs: Interpolated, grid: Grid, requests: int) -> None:
+        self.record, self.costs, self.grid, self.known = record, costs, grid, [0, 0, 0, 0]
+        plain = [costs.phases[kind].plain for kind in KINDS]
+        limits, whole = np.zeros(k.N_GRID, np.int64), not grid.by_token and grid.tile == 1 and plain[1] and plain[2]
+        limits[[k.PRICES, k.WITH_PROMPTS, k.MOST_REQUESTS]] = plain[0], whole, grid.most or MOST
         limits[[k.ROOM, k.POSITIONS, k.BUDGET, k.LONGEST]] = grid.tokens, grid.positions, grid.budget, grid.longest
         limits[k.SIDE] = FEW if grid.shared else 0
         table = np.zeros((len(grid.axes), max(map(len, grid.axes))), np.int64)
         for axis, rising in zip((k.REQUESTS, k.CONTEXTS, k.ROWS, k.ATTENDED), grid.axes, strict=True):
             table[axis, : len(rising)], limits[k.KNOTS + axis] = rising, len(rising)
         tops = np.array([0.0, *(grid.top(b) for b in range(1, requests + 1))])
-        self.prices = k.Prices(np.zeros(0, np.int64), limits, table, *_tables(64, 1), tops, np.zeros(1), np.zeros(1))
+        scale = np.array([costs.phases[kind].scale for kind in KINDS])
+        form, room = np.zeros(0, np.int64), (np.zeros(1), np.zeros(1))
+        self.prices = k.Prices(form, limits, table, *_tables(64, 1), tops, *room, scale)
         self._learn()
 
     def unknown(self, made: Iteration) -> None:
         """Python's own price."""
         pieces = pieces_of(made)
-        self.grid.know(pieces)
-        cost = self.grid.of(pieces)
+        if self.costs.phases[kind_of(pieces)].plain:
+            self.grid.know(pieces)
+        cost = self.costs.of(pieces)
         self._learn(len(cost))
         self.prices.cost[:] = 0.0
         self.prices.cost[: len(cost)] = cost
 
-    def keep(self, made: Iteration, decode: bool, shown: int) -> int:
+    def keep(self, made: Iteration, kind: int, seen: int) -> int:
         """It is in the sample."""
-        kind = self.strata[not decode]
-        kind.shown = shown
-        kind.keep(pieces_of(made))
-        return kind.following
+        stratum = self.strata[kind]
+        stratum.seen = seen
+        stratum.keep(pieces_of(made))
+        return stratum.following
 
     @property
-    def strata(self) -> tuple[Stratum, Stratum]:
-        """Decode alone, and with prompts."""
+    def strata(self) -> list[Stratum]:
+        """Of the kinds that kernels know, in their order."""
         assert self.record.sample is not None
-        return self.record.sample.decode, self.record.sample.prompts
+        return [self.record.sample.strata[kind] for kind in KINDS[: f.N_KINDS]]
 
     def _learn(self, width: int = JOULES) -> None:
-        """Knots that the grid has come to know."""
+        """Sample points that the grid has come to know."""
         grid, more = self.grid, list[tuple[int, int, int, list[float]]]()
         for (n, mean), cost in islice(grid.corners.items(), self.known[0], None):
             more.append((k.DECODE, n, mean, cost))
@@ -79,7 +85,7 @@ class Reading:
             self.prices.costs[at, : len(cost)] = cost
 
     def _widen(self, width: int, more: int) -> None:
-        """Room for so many more knots, and costs of so many numbers."""
+        """Room for so many more points, and costs of so many numbers."""
         keys, costs = self.prices.keys, self.prices.costs
         used, size, old = int((keys[:, 0] != k.EMPTY).sum()) + more, len(keys), costs.shape[1]
         while used > FULL * size:
@@ -109,7 +115,10 @@ def replicas_of(
 ) -> list[CompiledReplica] | None:
     """Replicas that kernels run; None where they do not know a scheduler's rule, a request's decoding, or the costs."""
     limits = [one for scheduler in schedulers if (one := limits_of(scheduler)) is not None]
-    if PLAIN or type(record) is not Record or type(record.costs) is not Grid or len(limits) < len(schedulers):
+    costs = record.costs
+    if PLAIN or type(record) is not Record or not isinstance(costs, Interpolated) or len(limits) < len(schedulers):
+        return None
+    if costs.whole or type(costs.prices) is not Grid:
         return None
     if (
         not live
@@ -118,10 +127,9 @@ def replicas_of(
     ):
         return None
     most = min(max(int(one[f.CAP]) for one in limits), len(live))
-    reading, first = Reading(record, record.costs, most), (NEVER, NEVER)
+    reading, first = Reading(record, costs, costs.prices, most), [NEVER] * f.N_KINDS
     if record.sample is not None:
-        decode, prompts = reading.strata
-        first = (decode.following, prompts.following)
+        first = [stratum.following for stratum in reading.strata]
     board = Board(live, reading, len(record.by_request), first)
     return [CompiledReplica(scheduler, limits[i], board, i, stages) for i, scheduler in enumerate(schedulers)]
 
@@ -145,5 +153,5 @@ def tell(replicas: Sequence[CompiledReplica], record: Record) -> None:
     sums = shared.by_cause.tolist()
     record.by_request, record.work, record.by_cause = shared.by_request.tolist(), sums[: JOULES - 1], sums[JOULES - 1 :]
     if record.sample is not None and isinstance(board.pricing, Reading):
-        for kind, shown, at in zip(board.pricing.strata, (f.DECODES, f.PROMPTS), (0, 1), strict=True):
-            kind.shown, kind.time_ps = int(shared.counts[shown]), float(shared.time_ps[at])
+        for i, stratum in enumerate(board.pricing.strata):
+            stratum.seen, stratum.time_ps = int(shared.counts[f.SHOWN + i]), float(shared.time_ps[i])

@@ -9,7 +9,8 @@ from pimloom.systems.serving.transforms.transform import Transform
 
 class Plan(NamedTuple):
     """How requests are served. stages: of a pipeline, whose step the device makes; exact: whether
-    every different iteration is simulated; sample: how many of those that are not are simulated to tell the error;
+    every different iteration is simulated; sample: how many of those that are not are simulated of each kind of
+    phase, to measure the error of prices; price_error: its limit;
     transform: of decoding; finetuning: what fills iterations up to so many ps."""
 
     scheduler: str
@@ -24,3 +25,4 @@ class Plan(NamedTuple):
     clients: int = 0
     finetuning: FineTuning | None = None
     limit_ps: float = 0.0
+    price_error: float = 0.02

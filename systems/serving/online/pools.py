@@ -12,16 +12,16 @@ from msgspec.structs import replace
 from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS
 from pimloom.systems.serving.clock.cluster import ROUTERS
 from pimloom.systems.serving.clock.replica import Replica
+from pimloom.systems.serving.online.bounded import bounded
 from pimloom.systems.serving.online.channels import channels_told
 from pimloom.systems.serving.online.clocked import check_ended
-from pimloom.systems.serving.online.running import AT_REST, Progress, Service, ended_by, rest, told_by
+from pimloom.systems.serving.online.running import AT_REST, Progress, Service, rest, sample_of, told_by, way_of
 from pimloom.systems.serving.options.named import scheduler_of
 from pimloom.systems.serving.pools.clock import Pooled, Routes
 from pimloom.systems.serving.pools.routes import Mixed, distserve, fewest_coming, least, routed, splitwise
 from pimloom.systems.serving.pools.stages import Line, Ring
 from pimloom.systems.serving.pools.wire import Wire
 from pimloom.systems.serving.pools.written import LAYERS, Link
-from pimloom.systems.serving.pricing.sampling import Sample, worst
 from pimloom.systems.serving.results.outcome import Channels, Online
 from pimloom.systems.serving.results.record import Record, StagesRecord
 from pimloom.systems.serving.results.summing import utilisation
@@ -58,12 +58,18 @@ def kv_bytes(by: Service, tp: int) -> float:
 
 
 def serve_pools(both: Both, requests: Requests, progress: Progress, tried: bool, sampled: bool) -> Online:
-    """Until all requests have ended. tried: limits that none holds are no error; sampled: whether the error of prices
-    is told. Raises UserError."""
+    """Until all requests have ended. tried: limits that none holds are no error; sampled: whether errors of prices are
+    measured. Raises UserError."""
+    way = way_of([both.prefill, both.decode], max(requests.output), partial(_served, both, requests, tried), sampled)
+    return bounded(way, progress)
+
+
+def _served(both: Both, requests: Requests, tried: bool, progress: Progress) -> Online:
+    """One run."""
     numbers = range(len(requests.prompt))
     first = [LiveRequest(i, requests.arrival_ps[i], requests.prompt[i], 1) for i in numbers]
-    one = _Side("prefill", both.prefill, len(numbers), sampled)
-    two = _Side("decode", both.decode, len(numbers), sampled)
+    one = _Side("prefill", both.prefill, len(numbers))
+    two = _Side("decode", both.decode, len(numbers))
     wire = Wire(both.link, both.token_bytes, both.prefill.named["layers"])
     routes = _routes(both, one.replicas, two.replicas)
     clock = Pooled(one.replicas, two.replicas, wire, routes, both.transfer == LAYERS, requests.clients)
@@ -83,7 +89,6 @@ def serve_pools(both: Both, requests: Requests, progress: Progress, tried: bool,
         used |= utilisation(side.record.work, machines, last - requests.arrival_ps[0], f"{side.name}: ")
     shown = one.stages + two.stages
     record, causes = _joined(both, one, two, then, flown)
-    pricing = [ended_by(side.by, side.sample) for side in (one, two)]
     plan = both.decode.plan._replace(scheduler=both.scheduler)
     prefix = both.prefill.plan.limits.prefix
     plan = plan._replace(limits=plan.limits._replace(prefix=prefix, policy=None))
@@ -93,7 +98,7 @@ def serve_pools(both: Both, requests: Requests, progress: Progress, tried: bool,
     by = both.decode._replace(named=named, plan=plan, rest_w=None, usd_per_h=price)
     replicas = [*one.replicas, *two.replicas]
     schedulers = [replica.scheduler for replica in replicas]
-    found = told_by(by, requests, then, record, causes, schedulers, worst(pricing), None, tried)
+    found = told_by(by, requests, then, record, causes, schedulers, None, tried)
     found = replace(found, channels=two.channels or one.channels)
     found.by_request["transfer_s"] = [
         (flight.landed - flight.then.first_token) * S_PER_PS if flight.landed != NOT_YET else None
@@ -111,11 +116,11 @@ class _Side:
     """A pool on its way. rows: of its record, for each stage of a pipeline, or one for all of them; stages: of each
     row, None: all; formed: told of an iteration with its replica."""
 
-    def __init__(self, name: str, by: Service, requests: int, sampled: bool) -> None:
+    def __init__(self, name: str, by: Service, requests: int) -> None:
         self.name, self.by, plan = name, by, by.plan
         kind = KINDS.get(plan.scheduler, Replica)
         self.rows = plan.stages if kind is Ring else 1
-        self.sample = None if by.grid is None else Sample(plan.sample if sampled else 0, plan.seed)
+        self.sample = sample_of(by.costs)
         self.record = (
             Record(by.costs, requests, self.sample)
             if self.rows == 1

@@ -88,7 +88,8 @@ def prepared(
     limits = _limits(wanted, system, llm, device, requests, transform, tokens_on)
     notes = _check_all_fit(wanted, limits, requests, transform, traits(system.kind).more)
     clock = (wanted.scheduler, limits, wanted.replicas, wanted.router, wanted.pp)
-    plan = Plan(*clock, wanted.exact, wanted.sample, wanted.seed, transform, requests.clients)
+    plan = Plan(*clock, wanted.exact, wanted.sample, wanted.seed, transform, requests.clients,
+                price_error=wanted.price_error)  # fmt: skip
     found = service(device, requests, plan, slo, _named(wanted, system, llm, requests, plan, lm_head, more or {}))
     usd = _usd_per_h(wanted, devices_of(system, wanted.tp), transform.apart if transform else None)
     notes = (*(transform.notes if transform else ()), *notes, *routing_notes(system, llm))
@@ -211,8 +212,8 @@ def _named(
     settled_system, outside = settled(system, wanted.lm_head)
     digest = spec_digest(
         settled_system, llm, **asked, **outside, tp=wanted.tp, layers=layers, scheduler=plan.scheduler, requests=table,
-        prefix=content(limits.prefix), replicas=plan.replicas, router=plan.router, exact=plan.exact,
-        sample=plan.sample, seed=plan.seed, slo=wanted.slo, **_transformed(wanted), **more,
+        prefix=content(limits.prefix), replicas=plan.replicas, router=plan.router, exact=plan.exact, sample=plan.sample,
+        price_error=plan.price_error, seed=plan.seed, slo=wanted.slo, **_transformed(wanted), **more,
     )  # fmt: skip
     return {
         "system": system.name, "model": llm.name, "tp": wanted.tp, "layers": layers, "lm_head": lm_head,

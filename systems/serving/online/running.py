@@ -1,5 +1,6 @@
 """Requests through a scheduler's clock over the prices of a device."""
 
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ from pimloom.arch.system import System
 from pimloom.arch.units import S_PER_PS
 from pimloom.arch.version import __version__
 from pimloom.systems.devices.device import Device
+from pimloom.systems.serving.online.bounded import NOTHING, Way, bounded
 from pimloom.systems.serving.online.channels import channels_told
 from pimloom.systems.serving.online.clocked import run
 from pimloom.systems.serving.online.plan import Plan
@@ -18,8 +20,9 @@ from pimloom.systems.serving.pricing.contexts import longest_of, mean_context, s
 from pimloom.systems.serving.pricing.costs import Costs, Exact
 from pimloom.systems.serving.pricing.costs import Progress as Progress
 from pimloom.systems.serving.pricing.grid import Grid
-from pimloom.systems.serving.pricing.rehearsal import FEWER, MORE, Counted, Guessed, ManyError, first_knots
-from pimloom.systems.serving.pricing.sampling import Pricing, Sample, measured
+from pimloom.systems.serving.pricing.interpolated import Interpolated, ManyError
+from pimloom.systems.serving.pricing.rehearsal import Guessed, first_points
+from pimloom.systems.serving.pricing.sampling import Sample
 from pimloom.systems.serving.results.limits import Slo
 from pimloom.systems.serving.results.outcome import Online
 from pimloom.systems.serving.results.record import DraftedRecord, FilledRecord, Record
@@ -39,16 +42,16 @@ from pimloom.workload.finetuning import Job
 from pimloom.workload.requests.statistics import statistics
 from pimloom.workload.requests.table import Requests
 
+SAMPLED = 64  # [design] of as many steps that a device simulates one by one, one is of a sample
 AT_REST = "at rest"  # the cause of what devices take while they have nothing to do
 
 
 class Service(NamedTuple):
-    """What serves: costs of a device (grid: None if all are exact), costs with what drafts for it, how, limits, and the
-    known fields of results. rest_w: of all devices of a stage [W], None: not known; usd_per_h: price of all devices of
-    all replicas [$/h]; notes: on what may come; system: that it is on."""
+    """What serves: costs of a device, costs with what drafts for it (`Interpolated`, unless all are exact), how,
+    limits, and the known fields of results. rest_w: of all devices of a stage [W], None: not known; usd_per_h: price of
+    all devices of all replicas [$/h]; notes: on what may come; system: that it is on."""
 
     exact: Exact
-    grid: Costs | None
     costs: Costs
     plan: Plan
     slo: Slo | None
@@ -61,37 +64,48 @@ class Service(NamedTuple):
 
 def service(device: Device, requests: Requests, plan: Plan, slo: Slo | None, named: dict[str, Any]) -> Service:
     """For requests of such lengths, at whatever times."""
-    if not plan.exact:
-        device = getattr(device, "between", lambda: device)()
     exact, transform, spread = Exact(device), plan.transform, spread_of(requests)
-    grid: Costs | None = None
-    if not plan.exact:
-        budget = plan.limits.budget(plan.scheduler)
-        grid = (
-            transform.grid(exact, spread)
-            if transform
-            else Grid(
-                exact,
-                spread,
-                plan.limits.positions,
-                budget,
-                longest_of(requests, plan.scheduler),
-                shared=plan.limits.prefix is not None,
-            )  # fmt: skip
-        )
-    costs = transform.joined(grid or exact, plan.exact, spread) if transform else grid or exact
-    return Service(exact, grid, costs, plan, slo, named)
+    costs: Costs = transform.joined(exact, True, spread) if transform else exact
+    if plan.exact:
+        return Service(exact, costs, plan, slo, named)
+    prices: Costs
+    if (coarse := getattr(device, "between", lambda: device)()) is not device:
+        prices = Exact(coarse, exact.causes)
+    elif transform:
+        prices = transform.grid(exact, spread)
+    else:
+        budget, shared = plan.limits.budget(plan.scheduler), plan.limits.prefix is not None
+        prices = Grid(exact, spread, plan.limits.positions, budget, longest_of(requests, plan.scheduler), shared=shared)
+    prices = transform.joined(prices, False, spread) if transform else prices
+    few = device.exact_steps
+    size = max(plan.sample, few // SAMPLED) if plan.sample else 0
+    return Service(exact, Interpolated(prices, costs, exact, few, size, plan.seed), plan, slo, named)
 
 
 def serve_online(
     by: Service, requests: Requests, progress: Progress, tried: bool = False, sampled: bool = True
 ) -> Online:
-    """Until all requests have ended. tried: limits that none holds are no error; sampled: whether the error of prices
-    is told. Raises UserError."""
-    by = _short(by, requests)
+    """Until all requests have ended. tried: limits that none holds are no error; sampled: whether errors of prices are
+    measured. Raises UserError."""
+    if _all_known(by, requests, progress):
+        least = 0
+    else:
+        least = max(*requests.output, sum(requests.output) // (by.plan.limits.batch * by.plan.replicas))
+    return bounded(way_of([by], least, lambda told: _served(by, requests, told, tried), sampled), progress)
+
+
+def way_of(by: Sequence[Service], least: int, run: Callable[[Progress], Online], sampled: bool) -> Way:
+    """Of machines that serve together."""
+    plan = by[0].plan
+    costs = [one.costs for one in by if isinstance(one.costs, Interpolated)]
+    return Way(run, lambda: costs, lambda: sum(one.exact.steps for one in by), least, plan.price_error,
+               sampled and plan.sample > 0)  # fmt: skip
+
+
+def _served(by: Service, requests: Requests, progress: Progress, tried: bool) -> Online:
+    """One run."""
     plan, transform = by.plan, by.plan.transform
-    _rehearse(by, requests, progress)
-    sample = None if by.grid is None else Sample(plan.sample if sampled else 0, plan.seed)
+    sample = sample_of(by.costs)
     filled = None if plan.finetuning is None else Filled(by.costs, Job(plan.finetuning.sequence), plan.limit_ps)
     count = len(requests.prompt)
     kind = DraftedRecord if transform and transform.apart else Record
@@ -105,41 +119,40 @@ def serve_online(
     run(live, schedulers, record, plan, progress)
     beside = ("drafts",) if transform and transform.extra and by.exact.causes else ()
     causes = (*beside, *by.exact.causes) or None
-    found = told_by(by, requests, live, record, causes, schedulers, ended_by(by, sample), drafts, tried)
+    found = told_by(by, requests, live, record, causes, schedulers, drafts, tried)
     return replace(found, beside=_beside(filled, record, found.time_s)) if filled else found
 
 
-def _short(by: Service, requests: Requests) -> Service:
-    """With each iteration simulated, if these are fewer than a grid has knots, were they to take no time."""
-    grid, plan = by.grid, by.plan._replace(exact=True)
-    if type(grid) is not Grid or grid.tile == 1 or plan.transform or plan.finetuning or max(requests.output) > FEWER:
-        return by
-    counts = Counted(by.exact.device)
-    live = [LiveRequest(*each) for each in zip(range(len(requests.prompt)), *requests[1:4], strict=True)]
-    schedulers: list[Scheduler] = [scheduler_of(plan.scheduler, plan.limits) for _ in range(plan.replicas)]
-    try:
-        run(live, schedulers, Record(counts, len(live)), plan, lambda done, total: None)
-    except ManyError:
-        return by
-    return by._replace(grid=None, costs=by.exact, plan=plan)
+def sample_of(costs: Costs) -> Sample | None:
+    """Of interpolated prices, for the run that begins."""
+    return costs.draw() if isinstance(costs, Interpolated) else None
 
 
-def _rehearse(by: Service, requests: Requests, progress: Progress) -> None:
-    """Simulate ahead what a run over guesses asks for, where each is worth it: on arrays that take rows in tiles.
-    progress: of these."""
-    grid, plan = by.grid, by.plan
-    if type(grid) is not Grid or grid.tile == 1 or plan.transform or plan.finetuning or len(requests.prompt) < MORE:
-        return
-    by.exact.know(first_knots(grid, mean_context(requests), sum(requests.prompt)), progress)
+def _all_known(by: Service, requests: Requests, progress: Progress) -> bool:
+    """On arrays that take rows in tiles, simulate ahead what a run over guesses asks for, side by side: all iterations,
+    if they are few, else sample points of the grid. Whether it is all of them."""
+    costs, plan = by.costs, by.plan
+    if not isinstance(costs, Interpolated) or type(costs.prices) is not Grid or costs.prices.tile == 1:
+        return False
+    if plan.transform or plan.finetuning:
+        return False
+    grid = costs.prices
+    by.exact.know(first_points(grid, mean_context(requests), sum(requests.prompt)), progress)
     if not by.exact.known:
-        return
-    guessed = Guessed(by.exact)
-    rough = Grid(guessed, grid.spread.tolist(), grid.positions, grid.budget, grid.longest, shared=grid.shared)
-    live = [LiveRequest(*each) for each in zip(range(len(requests.prompt)), *requests[1:4], strict=True)]
-    schedulers: list[Scheduler] = [scheduler_of(plan.scheduler, plan.limits) for _ in range(plan.replicas)]
-    with suppress(UserError):  # the run itself tells
-        run(live, schedulers, Record(rough, len(live)), plan, lambda done, total: None)
-    by.exact.know(list(guessed.asked), progress)
+        return False
+    for many in (costs.few, 0):
+        guessed = Guessed(by.exact, many)
+        rough = guessed if many else Grid(
+            guessed, grid.spread.tolist(), grid.positions, grid.budget, grid.longest, shared=grid.shared
+        )  # fmt: skip
+        live = [LiveRequest(*each) for each in zip(range(len(requests.prompt)), *requests[1:4], strict=True)]
+        schedulers: list[Scheduler] = [scheduler_of(plan.scheduler, plan.limits) for _ in range(plan.replicas)]
+        with suppress(UserError, ManyError):  # the run itself tells what is refused
+            run(live, schedulers, Record(rough, len(live)), plan, lambda done, total: None)
+        if not many or len(guessed.asked) <= many:
+            by.exact.know(list(guessed.asked), progress)
+            return many > 0
+    return False
 
 
 def _beside(filled: Filled, record: Record, time_s: float) -> dict[str, float]:
@@ -152,13 +165,6 @@ def _beside(filled: Filled, record: Record, time_s: float) -> dict[str, float]:
     }  # fmt: skip
 
 
-def ended_by(by: Service, sample: Sample | None) -> Pricing:
-    """How far prices were off. Raises UserError."""
-    if by.grid and sample:
-        return measured(by.grid, by.exact, sample)
-    return Pricing(True, by.exact.steps, 0, None, None, None)
-
-
 def told_by(
     by: Service,
     requests: Requests,
@@ -166,7 +172,6 @@ def told_by(
     record: Record,
     causes: tuple[str, ...] | None,
     schedulers: list[Scheduler],
-    pricing: Pricing,
     drafts: Speculated | None,
     tried: bool,
 ) -> Online:
@@ -197,7 +202,7 @@ def told_by(
         blocks=schedulers[-1].blocks.total,
         channels=channels_told(limits, schedulers),
         statistics=statistics(requests),
-        pricing=pricing,
+        pricing=NOTHING,
         slo=held,
         accepted_share=drafts.right / drafts.checked if drafts and drafts.checked else None,
         tokens_per_step=1 + drafts.right / drafts.steps if drafts and drafts.steps else None,

@@ -11,13 +11,14 @@ from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
 from pimloom.arch.units import S_PER_PS
 from pimloom.systems.devices.run import LIMITS
+from pimloom.systems.serving.online.bounded import Way, bounded
 from pimloom.systems.serving.online.clocked import check_ended
 from pimloom.systems.serving.online.prepared import Source, prepared
-from pimloom.systems.serving.online.running import AT_REST, Progress, Service, ended_by, rest, told_by
+from pimloom.systems.serving.online.running import AT_REST, Progress, Service, rest, sample_of, told_by
 from pimloom.systems.serving.options.named import scheduler_of
 from pimloom.systems.serving.options.wanted import Wanted
 from pimloom.systems.serving.pricing.costs import JOULES, Cost, Piece
-from pimloom.systems.serving.pricing.sampling import Pricing, Sample, worst
+from pimloom.systems.serving.pricing.interpolated import Interpolated
 from pimloom.systems.serving.results.outcome import Online
 from pimloom.systems.serving.results.record import Record
 from pimloom.systems.serving.schedulers.live import Iteration, LiveRequest, Scheduler
@@ -32,12 +33,12 @@ EQUAL = "prefill=50,decode=50"
 
 
 class Priced:
-    """Costs of a machine of a share, sampled as others are; causes that run with time count by the share, and work of
+    """Costs of a machine of a share, sampled as others are. Causes that run with time count by the share, and work of
     its arrays counts as work of all. memory_ps: of the last iteration, of the memory at its full rate."""
 
-    def __init__(self, by: Service, share: Fraction, sampled: bool) -> None:
+    def __init__(self, by: Service, share: Fraction) -> None:
         self.by, self.part, self.memory_ps = by, float(share) / WHOLE, 0.0
-        self.sample = None if by.grid is None else Sample(by.plan.sample if sampled else 0, by.plan.seed)
+        self.sample = sample_of(by.costs)
 
     def of(self, pieces: Sequence[Piece]) -> Cost:
         """See `Costs`."""
@@ -45,8 +46,8 @@ class Priced:
         work, joules = work[: JOULES - 1], work[JOULES - 1 :]
         self.memory_ps = work[LIMITS.index("memory bandwidth")]
         work[LIMITS.index("compute")] *= self.part
-        if self.sample and (kind := self.sample.of(pieces)).takes(ps):
-            kind.keep(pieces)
+        if self.sample:
+            self.sample.see(pieces, ps)
         causes = self.by.exact.causes
         parts = (self.part if cause in BY_SHARE else 1.0 for cause in causes)
         return [ps, *work, *(j * part for j, part in zip(joules, parts, strict=False))]
@@ -76,12 +77,20 @@ class Machine:
             )  # fmt: skip
         return self.made[key]
 
+    def costs(self) -> list[Interpolated]:
+        """Of all shares so far."""
+        return [one.costs for one in self.made.values() if isinstance(one.costs, Interpolated)]
+
+    def simulated(self) -> int:
+        """Iterations, with all shares so far."""
+        return sum(one.exact.steps for one in self.made.values())
+
 
 class Phase:
     """A process of one of the two. seen: told of an iteration that has ended."""
 
-    def __init__(self, machine: Machine, number: int, sampled: bool, requests: int) -> None:
-        self.machine, self.number, self.sampled = machine, number, sampled
+    def __init__(self, machine: Machine, number: int, requests: int) -> None:
+        self.machine, self.number = machine, number
         self.priced = dict[int, Priced]()
         self.record = Record(self, requests)
         self.shares, self.told = list[float](), list[LiveRequest]()
@@ -97,7 +106,7 @@ class Phase:
         """Work of an iteration, noted: of a processor on all of it, of an NPU on so many arrays."""
         by, apart = self.machine.of(share), self.machine.arrays is not None
         if id(by) not in self.priced:
-            self.priced[id(by)] = Priced(by, share if apart else Fraction(WHOLE), self.sampled)
+            self.priced[id(by)] = Priced(by, share if apart else Fraction(WHOLE))
         self._now = self.priced[id(by)]
         ps = self.record.price(made)
         self.shares.append(float(share))
@@ -109,10 +118,6 @@ class Phase:
         """It has ended."""
         self.record.seen(self.number, scheduler, made)
         self.told += [r for r in made.requests if made.end in (r.first_token, r.completion)]
-
-    def pricing(self) -> list[Pricing]:
-        """How far prices were off. Raises UserError."""
-        return [ended_by(one.by, one.sample) for one in self.priced.values()]
 
 
 class Window:
@@ -148,13 +153,23 @@ class Window:
 
 
 def serve_shared(machine: Machine, requests: Requests, progress: Progress, tried: bool, sampled: bool) -> Online:
-    """Until all requests have ended. tried: limits that none holds are no error; sampled: whether the error of prices
-    is told. Raises UserError."""
+    """Until all requests have ended. tried: limits that none holds are no error; sampled: whether errors of prices are
+    measured. Raises UserError."""
+    plan = machine.of(machine.shares.prefill).plan
+    way = Way(
+        partial(_served, machine, requests, tried), machine.costs, machine.simulated, max(requests.output),
+        plan.price_error, sampled and plan.sample > 0,
+    )  # fmt: skip
+    return bounded(way, progress)
+
+
+def _served(machine: Machine, requests: Requests, tried: bool, progress: Progress) -> Online:
+    """One run."""
     by = machine.of(machine.shares.prefill)
     live = [LiveRequest(*each) for each in zip(range(len(requests.prompt)), *requests[1:4], strict=True)]
     prompts = scheduler_of(by.plan.scheduler, by.plan.limits)
     assert isinstance(prompts, SharedPrompts)
-    phases = Phase(machine, 0, sampled, len(live)), Phase(machine, 1, sampled, len(live))
+    phases = Phase(machine, 0, len(live)), Phase(machine, 1, len(live))
     schedulers: tuple[Scheduler, Scheduler] = (prompts, prompts.decodes)
     shares = machine.shares.prefill, machine.shares.decode
     processes = [
@@ -172,8 +187,7 @@ def serve_shared(machine: Machine, requests: Requests, progress: Progress, tried
         start, end = live[0].arrival, max(record.end)
         rest(by, record, len(causes), start, end, end - start - clock.rested)
         causes = (*causes, AT_REST)
-    pricing = worst([one for phase in phases for one in phase.pricing()])
     by = by._replace(rest_w=None)
-    found = told_by(by, requests, live, record, causes or None, list(schedulers), pricing, None, tried)
+    found = told_by(by, requests, live, record, causes or None, list(schedulers), None, tried)
     found.by_iteration["share"] = [one / WHOLE for one in shown]
     return found

@@ -24,13 +24,14 @@ def check_strays(wanted: Wanted) -> None:
     """Raise UserError for the first of them."""
     pools, budget = "=" in wanted.system, TOKENS if wanted.batch_tokens is None else wanted.batch_tokens
     draws = wanted.arrivals is not None or wanted.speculate or wanted.branches
-    sampled = wanted.sample and not wanted.exact and not wanted.goodput
+    sampled = wanted.sample and not wanted.exact
     for name, idle, belongs in (
         ("seed", wanted.trace is not None and not draws and not sampled, "nothing is drawn beside the trace"),
         ("share", not wanted.goodput, "belongs to --goodput"),
         ("router", wanted.replicas == 1 and not pools, "chooses among --replicas N, and there is one"),
-        ("sample", wanted.exact, "--exact reads no iteration between others"),
-        ("sample", wanted.goodput, "--goodput does not tell the error of prices"),
+        ("sample", wanted.exact, "--exact interpolates no price"),
+        ("price_error", wanted.exact, "--exact interpolates no price"),
+        ("price_error", not wanted.sample, "--sample 0 measures no error"),
         ("long_prompt", (wanted.long_prompt or 0) >= budget, f"an iteration has no more than {budget:,} tokens"),
         ("batch_tokens", wanted.scheduler in WHOLE, f"{wanted.scheduler} counts requests, not tokens"),
     ):

@@ -54,6 +54,7 @@ class Wanted(NamedTuple):
     density: str | None = None
     exact: bool = False
     sample: int = 5
+    price_error: float = 0.02
     settings: Sequence[str] | None = None
     json: str | None = None
     timeline: Path | None = None

@@ -33,6 +33,7 @@ class Overlapped:
 
     most_requests: int | None = None
     in_order = False
+    exact_steps = 256
 
     def __init__(self, device: RooflineDevice, how: Overlap, link: Link | None) -> None:
         self.device, self.how, self.link = device, how, link

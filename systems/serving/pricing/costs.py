@@ -43,10 +43,11 @@ class Costs(Protocol):
 
 
 class Exact:
-    """Costs of a device. causes: of energy, in the order in which they are met; none if the device tells none."""
+    """Costs of a device. causes: of energy, in the order in which they are met, one list for all costs that are used
+    together; none if the device tells none."""
 
-    def __init__(self, device: Device) -> None:
-        self.device, self.causes = device, list[str]()
+    def __init__(self, device: Device, causes: list[str] | None = None) -> None:
+        self.device, self.causes = device, list[str]() if causes is None else causes
         self.known: dict[tuple[Piece, ...], Cost] = {}
 
     @property
@@ -73,6 +74,15 @@ class Exact:
             for key in new:
                 if (run := runs[key]) is not None:
                     self.known[key] = self._told(run)
+
+    def fits(self, pieces: Sequence[Piece]) -> bool:
+        """Whether caches of these requests fit side by side: those that share blocks may be too many for a device,
+        which has a cache for each."""
+        try:
+            self.device.check(batch_of(pieces))
+        except UserError:
+            return False
+        return True
 
     def _run(self, pieces: Sequence[Piece]) -> Run | None:
         try:

@@ -1,12 +1,13 @@
-"""Costs of iterations read between few that are simulated.
+"""Interpolated prices of iterations, between few that are simulated.
 
-Of decode the knots are (requests, mean context), whose contexts spread as those of the workload do; of prompts (new
-tokens, tokens that each attends to in the mean). Between knots costs are taken as linear in both and in their product,
+Sample points of decode are (requests, mean context), whose contexts spread as those of the workload do; of prompts (new
+tokens, tokens that each attends to in the mean). Between points costs are taken as linear in both and in their product,
 which holds for weights, matrix products and attention alike. Prompts beside decode cost what their rows add to those of
 decode; a prompt that ends by itself adds what it adds to the smallest one. Arrays take rows in tiles, each as long as a
-full one but for what its rows move. A context that is longer than the longest of a knot has a channel of its own to
+full one but for what its rows move. A context that is longer than the longest of a point has a channel of its own to
 wait for: it adds what it adds to a request that has just begun; a second one the same where sub-batches take turns, of
-which each waits for its own longest. What that is worth is measured on iterations that were skipped (see `sampling`).
+which each waits for its own longest. How far that is off is measured (see
+`interpolated`).
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ import numpy as np
 
 from pimloom.arch.error import UserError
 from pimloom.systems.serving.pricing.costs import Cost, Exact, Piece, added
-from pimloom.systems.serving.pricing.knots import (
+from pimloom.systems.serving.pricing.points import (
     ATTENDED,
     MOST,
     SHORT,
@@ -64,7 +65,7 @@ class Grid:
         self.apart: dict[int, Cost] = {}
         self.of_second: float | None = None
         self.tile: int = getattr(exact.device, "row_tile", 1)
-        self.axes = axes_of(self.tile)
+        self.axes = axes_of(self.tile, exact.device.exact_steps)
         self.tops = dict[int, float]()
         self.known: dict[tuple[int, ...], Cost] = {}
 
@@ -74,7 +75,7 @@ class Grid:
         if (found := self.known.get(key)) is None:
             try:
                 found = self._by_token(pieces) if self.by_token and key.rows else self._between(*key)
-            except UserError:  # of a knot, which does not fit or is too long; the iteration itself may run
+            except UserError:  # of a point, which does not fit or is too long; the iteration itself may run
                 found = self.instead(pieces)
             self.known[key] = found = [max(value, 0.0) for value in found]
         return found
@@ -108,8 +109,8 @@ class Grid:
             prompts += self._prompts_around(together, (at.pairs + at.b * self.rows) / together)
             prompts += self._prompts_around(wide, 1.0) if wide else []
             prompts += [(1, 1, 0), (1, 1, 1)] if at.ends and not wide else []
-        wanted += [self.knot(n, mean) for _, n, mean in decodes if (n, mean) not in self.decodes]
-        self.exact.know([*wanted, *(self.knot_of_prompts(*key) for key in prompts if key not in self.prompts)])
+        wanted += [self.point(n, mean) for _, n, mean in decodes if (n, mean) not in self.decodes]
+        self.exact.know([*wanted, *(self.prompt_point(*key) for key in prompts if key not in self.prompts)])
 
     def _prompts_around(self, rows: int, attended: float) -> list[tuple[int, int, int]]:
         full = self._full(rows)
@@ -117,7 +118,7 @@ class Grid:
         return found + ([(n, ATTENDED[1], 0) for n in self._in_a_tile()] if full > rows else [])
 
     def instead(self, pieces: Sequence[Piece]) -> Cost:
-        """Of an iteration that lies between no knots. Raises UserError."""
+        """Of an iteration that lies between no points. Raises UserError."""
         return self.exact.of(pieces)
 
     def _between(self, b: int, total: int, longest: int, second: int, rows: int, pairs: int, ends: int) -> Cost:
@@ -209,7 +210,7 @@ class Grid:
         return added([(weight, self._corner(n, mean)) for weight, n, mean in self._around(b, context)])
 
     def _around(self, b: int, context: float) -> list[tuple[float, int, int]]:
-        """Knots around it, each with its weight."""
+        """Points around it, each with its weight."""
         low_b, high_b = around(b, self.axes.requests)
         low_c, high_c = around(context, self.axes.contexts)
         room_b = MOST if self.shared else self.tokens // low_c
@@ -219,7 +220,7 @@ class Grid:
         return corners(b, low_b, high_b, context, low_c, high_c)
 
     def _corner(self, requests: int, mean: int) -> Cost:
-        """A knot; one whose contexts do not fit side by side lies on a line through two with fewer requests: caches
+        """A point; one whose contexts do not fit side by side lies on a line through two with fewer requests: caches
         that are shared, or shorter in part, do fit."""
         if (known := self.corners.get((requests, mean))) is not None:
             return known
@@ -240,12 +241,12 @@ class Grid:
         key = (requests, mean)
         if key not in self.decodes:
             try:
-                self.decodes[key] = self.exact.of(self.knot(requests, mean))
+                self.decodes[key] = self.exact.of(self.point(requests, mean))
             except UserError:
                 self.decodes[key] = None
         return self.decodes[key]
 
-    def knot(self, requests: int, mean: int) -> list[Piece]:
+    def point(self, requests: int, mean: int) -> list[Piece]:
         """What decodes there."""
         return [Piece(1, n - 1, 1) for n in self.contexts(requests, mean)]
 
@@ -287,12 +288,12 @@ class Grid:
         high_q = self.positions if max(attended, low_q) <= self.positions < high_q else high_q
         return corners(rows, low_n, high_n, attended, low_q, high_q)
 
-    def knot_of_prompts(self, rows: int, attended: int, ends: int) -> list[Piece]:
+    def prompt_point(self, rows: int, attended: int, ends: int) -> list[Piece]:
         """Prompts there, of which none ends, or one."""
         return prompts_of(rows, attended, ends, self.positions)
 
     def _prompt(self, rows: int, attended: int, ends: int) -> Cost:
         key = (rows, attended, ends)
         if key not in self.prompts:
-            self.prompts[key] = self.exact.of(self.knot_of_prompts(*key))
+            self.prompts[key] = self.exact.of(self.prompt_point(*key))
         return self.prompts[key]

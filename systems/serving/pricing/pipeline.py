@@ -38,7 +38,7 @@ class Pipeline:
     def between(self) -> "Pipeline":
         """Of both stages, where they have one, the device whose steps are read between."""
         ends, inner = (getattr(each, "between", lambda each=each: each)() for each in (self.ends, self.inner))
-        return Pipeline(ends, ends if self.inner is self.ends else inner, self.times)
+        return self if ends is self.ends else Pipeline(ends, ends if self.inner is self.ends else inner, self.times)
 
 
 def pipeline(ends: Device, inner: Device, times: Fraction) -> Device:

@@ -1,7 +1,7 @@
 """What a run will ask for: found by a run over guesses, so that it is simulated side by side, and no core waits.
 
-A run asks for knots when it comes to them, a few at a time. Guesses do not tell what anything costs: they only decide
-which knots are simulated ahead; those that are missing are when the run comes to them.
+A run asks for sample points when it comes to them, a few at a time. Guesses do not tell what anything costs: they only
+decide which points are simulated ahead; those that are missing are when the run comes to them.
 """
 
 from collections.abc import Sequence
@@ -11,37 +11,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pimloom.systems.serving.pricing.costs import Cost, Exact, Piece, Progress
-from pimloom.systems.serving.pricing.knots import around, sums
+from pimloom.systems.serving.pricing.interpolated import ManyError
+from pimloom.systems.serving.pricing.points import around, sums
 
 if TYPE_CHECKING:
     from pimloom.systems.serving.pricing.grid import Grid
 
-FEW, MORE = 2, 8  # requests of the first knots: two are divided into sub-batches; of fewer than eight none is guessed
-FEWER = 24  # [design] iterations of a run that are simulated all: a grid of such a run has as many knots
+FEW, MORE = 2, 8  # requests of the first points: two are divided into sub-batches
 SHORT = 64  # tokens that rows of prompts attend to
 
 
-class ManyError(Exception):
-    """There are more different iterations than are simulated all."""
-
-
-class Counted(Exact):
-    """Costs of nothing, which count different iterations. Raises ManyError beyond FEWER."""
-
-    def of(self, pieces: Sequence[Piece]) -> Cost:
-        """A picosecond."""
-        self.known[tuple(sorted(pieces))] = []
-        if len(self.known) > FEWER:
-            raise ManyError
-        return [1.0]
-
-
 class Guessed(Exact):
-    """Costs in the place of an exact device's: those that it knows, else times on a plane through these. asked: what
-    is not known."""
+    """Costs in the place of an exact device's: those that it knows, else times on a plane through these. many: how many
+    that are not known there may be, 0: any number; asked: these."""
 
-    def __init__(self, exact: Exact) -> None:
+    def __init__(self, exact: Exact, many: int = 0) -> None:
         super().__init__(exact.device)
+        self.many = many
         self.exact, self.asked = exact, dict[tuple[Piece, ...], None]()
         known = [(_read_at(pieces), cost[0]) for pieces, cost in exact.known.items()]
         table, ps = np.array([at for at, _ in known]), np.array([time for _, time in known])
@@ -49,11 +35,13 @@ class Guessed(Exact):
         self.least = float(ps.min())
 
     def of(self, pieces: Sequence[Piece]) -> Cost:
-        """Time alone [ps]."""
+        """Time alone [ps]. Raises ManyError."""
         key = tuple(sorted(pieces))
         if (found := self.exact.known.get(key)) is not None:
             return found[:1]
         self.asked[key] = None
+        if self.many and len(self.asked) > self.many:
+            raise ManyError
         return [max(float(self.plane @ _read_at(key)), self.least)]
 
     def know(self, many: Sequence[Sequence[Piece]], progress: Progress = lambda done, total: None) -> None:
@@ -65,7 +53,7 @@ def _read_at(pieces: Sequence[Piece]) -> list[float]:
     return [1.0, at.b > 1, log2(max(at.b, 1)), at.total / max(at.b, 1), at.rows]
 
 
-def first_knots(grid: "Grid", mean: float, prompts: int) -> list[list[Piece]]:
+def first_points(grid: "Grid", mean: float, prompts: int) -> list[list[Piece]]:
     """Iterations that guesses begin with: most runs come to them. mean: context of requests that decode; prompts:
     tokens of all of them."""
     low, high = around(mean, grid.axes.contexts)
@@ -73,4 +61,4 @@ def first_knots(grid: "Grid", mean: float, prompts: int) -> list[list[Piece]]:
     decodes = [(1, low), (FEW, low), (MORE, low), (MORE, min(high, grid.longest))]
     low_n, high_n = around(min(prompts, 16 * grid.tile, grid.budget), grid.axes.rows)
     rows = sorted({min(grid.tile, low_n), min(high_n, grid.budget)})
-    return [*(grid.knot(b, c) for b, c in decodes), *(grid.knot_of_prompts(n, SHORT, 0) for n in rows)]
+    return [*(grid.point(b, c) for b, c in decodes), *(grid.prompt_point(n, SHORT, 0) for n in rows)]

@@ -1,45 +1,82 @@
-"""How far costs read between others are off: some of those iterations, drawn at random, simulated after all."""
+"""How far interpolated prices are off: some iterations of each kind of phase, simulated after all."""
 
-from collections.abc import Sequence
-from contextlib import suppress
-from math import log, log1p, sqrt
+from collections.abc import Mapping, Sequence
+from math import inf, log, log1p, log2, sqrt
 from random import Random
+from typing import NamedTuple
 
 import msgspec
 
-from pimloom.arch.error import UserError
-from pimloom.systems.serving.pricing.costs import Costs, Exact, Piece
+from pimloom.systems.serving.pricing.costs import Cost, Piece
 from pimloom.systems.serving.schedulers.live import NEVER
+
+DECODE, PROMPT, MIXED, VERIFY = "decode", "prompt", "mixed", "verify"
+KINDS = (DECODE, PROMPT, MIXED, VERIFY)  # the first three in the order of `kernels.fields`
+
+
+class KindError(msgspec.Struct, frozen=True):
+    """Iterations of one kind of phase, and their share of the time of all. exact: each was simulated. Of the time and
+    of the energy of all of them: error, as the sample gives it, and error_bound: its size and what 95 % of such samples
+    are off at most, by Student; single_bound: the same of one iteration. Shares; None if nothing was sampled."""
+
+    iterations: int
+    time_share: float
+    exact: bool
+    sampled: int
+    error: float | None
+    error_bound: float | None
+    single_bound: float | None
+    energy_error: float | None
+    energy_error_bound: float | None
 
 
 class Pricing(msgspec.Struct, frozen=True):
     """exact: whether every different iteration was simulated; simulated: how many were, sampled ones included; sampled:
-    how many were drawn of those that were not; error: of the time of all iterations, as the sample tells; error_bound:
-    its size and what 95 % of such samples are off at most, by Student; largest_error: of one of the sample. Shares,
+    how many of those that were interpolated; limit: `--price-error`; holds: whether no kind's error bounds are beyond
+    it; error, energy_error: of the time and the energy of all iterations; bounds: by the name of a result, by which
+    share its figures (mean, percentiles, largest) may differ from those of a run that simulates every iteration;
+    error_bound: the largest of them; kinds: by kind of phase.
     None if nothing was sampled."""
 
     exact: bool
     simulated: int
     sampled: int
+    limit: float
+    holds: bool | None
     error: float | None
+    energy_error: float | None
     error_bound: float | None
-    largest_error: float | None
+    bounds: dict[str, float] | None
+    kinds: dict[str, KindError]
+
+
+def kind_of(pieces: Sequence[Piece]) -> str:
+    """The kind of phase of an iteration.
+
+    >>> kind_of([Piece(8, 0, 1)]), kind_of([Piece(1, 7, 1)]), kind_of([Piece(1, 7, 1), Piece(8, 0, 1)])
+    ('prompt', 'decode', 'mixed')
+    """
+    checks = any(one.verify for one in pieces)
+    decodes = sum(one.verify or (one.new == 1 and one.cached > 0) for one in pieces)
+    if decodes < len(pieces):
+        return MIXED if decodes else PROMPT
+    return VERIFY if checks else DECODE
 
 
 class Stratum:
     """Iterations of a kind: `size` of them, each as likely [Li, Reservoir-sampling algorithms, ACM TOMS 1994], and the
-    time of all [ps]. following: number of the next one that is kept, of those that are shown."""
+    time of all [ps]. seen: how many there were; following: the number of the next one that is kept."""
 
     def __init__(self, size: int, seed: int) -> None:
-        self.size, self.random, self.shown, self.time_ps = size, Random(seed), 0, 0.0
+        self.size, self.random, self.seen, self.time_ps = size, Random(seed), 0, 0.0
         self.kept = list[tuple[Piece, ...]]()
         self.following, self._least = 1 if size else NEVER, 1.0
 
     def takes(self, ps: float) -> bool:
         """One more, of so much time: whether it is to be kept."""
-        self.shown += 1
+        self.seen += 1
         self.time_ps += ps
-        return self.shown == self.following
+        return self.seen == self.following
 
     def keep(self, pieces: Sequence[Piece]) -> None:
         """In place of one that is there, if there is no room."""
@@ -47,50 +84,108 @@ class Stratum:
             self.kept.append(tuple(pieces))
         else:
             self.kept[self.random.randrange(self.size)] = tuple(pieces)
-        self.following = self.shown + 1
+        self.following = self.seen + 1
         if len(self.kept) == self.size:
             self._least *= (1.0 - self.random.random()) ** (1 / self.size)
             if self._least < 1.0:
                 self.following += int(log(1.0 - self.random.random()) / log1p(-self._least))
 
-    def errors(self, grid: Costs, exact: Exact) -> list[float]:
-        """What was read by what is true, less one, of those kept that can be simulated: a device has a cache for each
-        request, so that those which share blocks may be too many for it."""
-        found = list[float]()
-        for pieces in self.kept:
-            with suppress(UserError):
-                found.append(grid.of(pieces)[0] / exact.of(pieces)[0] - 1)
-        return found
-
 
 class Sample:
-    """`size` iterations of decode alone, and half as many with prompts in them, which are seldom and long."""
+    """A stratum for each kind of phase. sizes: by kind."""
 
-    def __init__(self, size: int, seed: int) -> None:
-        self.decode, self.prompts = Stratum(size, seed), Stratum((size + 1) // 2, seed + 1)
+    def __init__(self, sizes: Mapping[str, int], seed: int) -> None:
+        self.strata = {kind: Stratum(sizes[kind], seed + i) for i, kind in enumerate(KINDS)}
 
-    def of(self, pieces: Sequence[Piece]) -> Stratum:
-        """Its kind."""
-        decode = all(one.verify or (one.new == 1 and one.cached) for one in pieces)
-        return self.decode if decode else self.prompts
+    def see(self, pieces: Sequence[Piece], ps: float) -> None:
+        """One more iteration, of so much time."""
+        kind = self.strata[kind_of(pieces)]
+        if kind.takes(ps):
+            kind.keep(pieces)
 
 
-def measured(grid: Costs, exact: Exact, sample: Sample) -> Pricing:
-    """Simulate the sample; each kind counts by its time. Raises UserError."""
-    exact.know([*sample.decode.kept, *sample.prompts.kept])
-    kinds = [(kind, off) for kind in (sample.decode, sample.prompts) if (off := kind.errors(grid, exact))]
-    if not kinds:
-        return Pricing(False, exact.steps, 0, None, None, None)
-    error = variance = largest = 0.0
-    for kind, off in kinds:
-        share, mean, n = kind.time_ps / sum(one.time_ps for one, _ in kinds), sum(off) / len(off), len(off)
-        error += share * mean
-        if n < kind.shown:
-            spread = sum((one - mean) ** 2 for one in off) / (n - 1) if n > 1 else mean**2
-            variance += (share * t95(max(n - 1, 1))) ** 2 * spread / n
-        largest = max(largest, *map(abs, off))
-    drawn = sum(len(off) for _, off in kinds)
-    return Pricing(False, exact.steps, drawn, error, abs(error) + sqrt(variance), largest)
+class Errors(NamedTuple):
+    """Of sampled iterations of a kind: prices over simulated ones, less one, of times and of energies (none: there are
+    no energies); watts: their mean power, of simulated ones [J/ps]; weights: how many iterations each stands for."""
+
+    times: list[float]
+    joules: list[float]
+    watts: float
+    weights: list[float]
+
+
+def errors_of(priced: Sequence[Cost], simulated: Sequence[Cost], first_energy: int, weights: Sequence[float]) -> Errors:
+    """Of costs in the same order."""
+    times = [a[0] / b[0] - 1 for a, b in zip(priced, simulated, strict=True)]
+    pairs = [(sum(a[first_energy:]), sum(b[first_energy:])) for a, b in zip(priced, simulated, strict=True)]
+    joules = [a / b - 1 for a, b in pairs if b]
+    return Errors(times, joules, sum(b for _, b in pairs) / (sum(b[0] for b in simulated) or 1.0), list(weights))
+
+
+def where(pieces: Sequence[Piece]) -> list[float]:
+    """Where an iteration is among others, in doublings: requests that decode, their mean and longest context; prompts,
+    their new tokens in all and of the longest, and how many tokens each of these attends to in the mean; drafts."""
+    decode = [one.cached + one.new for one in pieces if one.verify or (one.new == 1 and one.cached)]
+    prompts = [one for one in pieces if not (one.verify or (one.new == 1 and one.cached))]
+    rows = sum(one.new for one in prompts)
+    pairs = sum(one.new * one.cached + one.new * (one.new + 1) // 2 for one in prompts)
+    values = (
+        len(decode), sum(decode) / max(len(decode), 1), max(decode, default=0), len(prompts), rows,
+        max((one.new for one in prompts), default=0), pairs / max(rows, 1),
+        sum(one.new for one in pieces if one.verify),
+    )  # fmt: skip
+    return [log2(1 + value) for value in values]
+
+
+def squared(one: Sequence[float], other: Sequence[float]) -> float:
+    """Distance of two places, squared."""
+    return sum((a - b) ** 2 for a, b in zip(one, other, strict=True))
+
+
+def spread_out(kept: Sequence[Sequence[Piece]], few: int) -> tuple[list[Sequence[Piece]], list[float]]:
+    """A few iterations of many, far from one another, so that rare ones are among them; how many each stands for."""
+    places = [where(pieces) for pieces in kept]
+    nearest, chosen = [inf] * len(kept), list[int]()
+    of = [0] * len(kept)
+    while len(chosen) < min(few, len(kept)):
+        far = max(range(len(kept)), key=nearest.__getitem__)
+        if not nearest[far]:
+            break
+        for i, place in enumerate(places):
+            if (apart := squared(place, places[far])) < nearest[i]:
+                nearest[i], of[i] = apart, len(chosen)
+        chosen.append(far)
+    weights = [0.0] * len(chosen)
+    for i in of:
+        weights[i] += 1.0
+    return [kept[i] for i in chosen], weights
+
+
+class Estimate(NamedTuple):
+    """Of errors of a sample: their mean, a bound of the mean of all, and one of a single one, 95 % each."""
+
+    mean: float
+    bound: float
+    single: float
+
+
+def estimate(errors: Sequence[float], weights: Sequence[float], seen: int) -> Estimate:
+    """By Student; one alone tells no spread, and is taken as if it did. seen: of how many the sample was drawn.
+
+    >>> estimate([0.01, 0.01], [1.0, 1.0], 2), estimate([], [], 0)
+    (Estimate(mean=0.01, bound=0.01, single=0.01), Estimate(mean=0.0, bound=0.0, single=0.0))
+    """
+    n = len(errors)
+    if not n:
+        return Estimate(0.0, 0.0, 0.0)
+    mean = sum(one * weight for one, weight in zip(errors, weights, strict=True)) / sum(weights)
+    largest = max(map(abs, errors))
+    if n >= seen:
+        return Estimate(mean, abs(mean), largest)
+    spread = sqrt(sum((one - mean) ** 2 for one in errors) / (n - 1)) if n > 1 else abs(mean)
+    quantile = t95(max(n - 1, 1)) * spread
+    single = max(abs(mean) + quantile * sqrt(1 + 1 / n), largest)
+    return Estimate(mean, abs(mean) + quantile / sqrt(n), single)
 
 
 def t95(freedom: int) -> float:
@@ -102,12 +197,3 @@ def t95(freedom: int) -> float:
     from scipy.special import stdtrit  # scipy is slow to import
 
     return float(stdtrit(freedom, 0.975))
-
-
-def worst(pricing: Sequence[Pricing]) -> Pricing:
-    """All counted, and the largest error."""
-    worst = max(pricing, key=lambda one: one.error_bound or 0.0)
-    return Pricing(
-        worst.exact, sum(one.simulated for one in pricing), sum(one.sampled for one in pricing), worst.error,
-        worst.error_bound, max((one.largest_error for one in pricing if one.largest_error is not None), default=None),
-    )  # fmt: skip

@@ -10,6 +10,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.name_units import counted
 from pimloom.arch.units import S_PER_H, S_PER_PS
 from pimloom.systems.serving.options.spans import check_span
+from pimloom.systems.serving.pricing.sampling import Pricing
 from pimloom.systems.serving.results.outcome import Online
 from pimloom.systems.viewed import Viewed
 from pimloom.workload.requests.arrivals import LEAST_RATE, MOST_RATE
@@ -37,7 +38,8 @@ class Rate(msgspec.Struct, frozen=True):
 
 class Goodput(Viewed, msgspec.Struct, frozen=True, kw_only=True):
     """The largest rate that was tried at which the share holds, and at all lower ones that were tried; `fails_per_s`:
-    the least above it at which it does not, None if it holds at the highest of all. per_device: by devices of all
+    the least above it at which it does not, None if it holds at the highest of all; pricing: of a run
+    at that rate. per_device: by devices of all
     replicas; per_j: requests by energy at that rate; per_usd: by the price of all devices."""
 
     rows_in: ClassVar[str | None] = "rates"
@@ -52,6 +54,7 @@ class Goodput(Viewed, msgspec.Struct, frozen=True, kw_only=True):
     requests_per_j: float | None
     requests_per_usd: float | None
     rates: list[Rate]
+    pricing: Pricing | None = None
     spec_digest: str
     version: str
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from pimloom.systems.devices.run import LIMITS
 from pimloom.systems.serving.pricing.costs import JOULES, Cost, Costs, Piece, pieces_of
-from pimloom.systems.serving.pricing.sampling import Sample
+from pimloom.systems.serving.pricing.sampling import DECODE, Sample
 from pimloom.systems.serving.schedulers.live import Iteration, Scheduler
 from pimloom.systems.serving.sharing.finetuning import Filled
 from pimloom.systems.serving.transforms.extra import Joined
@@ -38,13 +38,13 @@ class Record:
         """The time of an iteration on all stages [ps]; its energy is noted."""
         if self.decode and max(made.new) == 1 and min(made.cached):
             cost = self.decode(made.cached)
-            if self.sample and self.sample.decode.takes(cost[0]):
-                self.sample.decode.keep(pieces_of(made))
+            if self.sample and (stratum := self.sample.strata[DECODE]).takes(cost[0]):
+                stratum.keep(pieces_of(made))
         else:
             pieces = pieces_of(made)
             cost = self.costs.of(pieces)
-            if self.sample and (kind := self.sample.of(pieces)).takes(cost[0]):
-                kind.keep(pieces)
+            if self.sample:
+                self.sample.see(pieces, cost[0])
         return self.noted(made, cost)
 
     def noted(self, made: Iteration, cost: Cost, more: int = 0) -> int:
@@ -133,8 +133,8 @@ class FilledRecord(Record):
         pieces = pieces_of(made)
         step, cost = self.filled.fill(pieces)
         every = [*pieces, *([Piece(step.new, step.cached, 0)] if step else [])]
-        if self.sample and every and (kind := self.sample.of(every)).takes(cost[0]):
-            kind.keep(every)
+        if self.sample and every:
+            self.sample.see(every, cost[0])
         return self.noted(made, cost, step.new if step else 0)
 
 

@@ -64,7 +64,8 @@ class Fuller:
 
     def between(self) -> "Fuller":
         """The device whose steps are read between, with as much less room."""
-        return Fuller(getattr(self._device, "between", lambda: self._device)(), self._more_bytes)
+        coarse: Device = getattr(self._device, "between", lambda: self._device)()
+        return self if coarse is self._device else Fuller(coarse, self._more_bytes)
 
     def capacity(self) -> Capacity:
         """See `Device`."""

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from pimloom.systems.serving.pricing.costs import JOULES, Cost, Costs, Exact, Piece, added
-from pimloom.systems.serving.pricing.knots import around
+from pimloom.systems.serving.pricing.points import around
 from pimloom.workload.decoding.mirror import Times, step_time
 
-KNOTS = [1 << 2 * i for i in range(21)]  # of heads: numbers of rows
+FEW_ROWS = [1 << 2 * i for i in range(21)]  # of heads: numbers of rows
 
 
 class More(NamedTuple):
@@ -108,7 +108,7 @@ class Heads:
         rows = sum(one.verify or (one.new == 1 and one.cached > 0) for one in pieces)
         if not rows:
             return More(target[0], 0.0)
-        low, high = around(rows, KNOTS)
+        low, high = around(rows, FEW_ROWS)
         part = (rows - low) / (high - low) if high > low else 0.0
         one = added([(1 - part, self._lm_head(low)), (part, self._lm_head(high))])
         ps, *work = (self.lm_heads * ps for ps in one[:JOULES])

@@ -1,4 +1,4 @@
-"""Knots that costs of iterations are read between, what an iteration is read at, and those that stand at knots."""
+"""Sample points that prices are interpolated between, the coordinates of an iteration, and iterations at points."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from pimloom.systems.serving.pricing.costs import Piece
 
-MOST = 1 << 40  # no knot is above
+MOST = 1 << 40  # no point is above
 ATTENDED = [1, *(1 << 6 * i for i in range(1, 7)), MOST]  # by each row of prompts, in the mean
 SHORT = 1 << 8  # [design] tokens of contexts that are hidden behind arrays, or nearly so
-BENDS = 1 << 10  # [design] tokens from which units beside banks may take longer than arrays: knots are dense there
+BENDS = 1 << 10  # [design] tokens from which units beside banks may take longer than arrays: points are dense there
 
 
 class Axes(NamedTuple):
@@ -22,17 +22,25 @@ class Axes(NamedTuple):
     attended: list[int] = ATTENDED
 
 
-REQUESTS = [1, 2, *(1 << i for i in range(3, 41))]
-FINE = Axes(REQUESTS, [1 << i for i in range(41)], [1, 4, 16, *(1 << i for i in range(6, 41))])
+DOUBLINGS = [1 << i for i in range(41)]
+FINE = Axes(DOUBLINGS, DOUBLINGS, [1, 4, 16, *DOUBLINGS[6:]])
+DENSE = Axes(
+    [*range(1, 257), *DOUBLINGS[9:]],
+    DOUBLINGS,
+    [*range(1, 16), *range(16, 64, 2), *range(64, 256, 4), *range(256, 512, 8), *range(512, 4096, 128)]
+    + DOUBLINGS[12:],
+)
+CHEAP = 256  # [design] steps that a device simulates one by one, from which it has points at every number of requests
 
 
-def axes_of(tile: int) -> Axes:
-    """tile: of arrays that take so many rows at once, 1: as many as there are. Time is straight in full tiles, and in
-    contexts that arrays hide; each of their knots is a layer that is simulated, so these are few."""
+def axes_of(tile: int, steps: int) -> Axes:
+    """tile: of arrays that take so many rows at once, 1: as many as there are; steps: different ones that the device
+    simulates one by one. Time is straight in full tiles, and in contexts that arrays hide; each of their points is a
+    layer that is simulated, so these are few. Experts that requests share bend time at each number of these."""
     if tile == 1:
-        return FINE
+        return FINE if steps < CHEAP else DENSE
     few = [n for n in FINE.contexts if n in (1, SHORT) or n >= BENDS]
-    return Axes(REQUESTS, few, sorted({1, max(tile // 8, 2), *(tile << i for i in range(0, 34, 2))}))
+    return Axes(DOUBLINGS, few, sorted({1, max(tile // 8, 2), *(tile << i for i in range(0, 34, 2))}))
 
 
 class Sums(NamedTuple):
@@ -60,15 +68,15 @@ def sums(pieces: Sequence[Piece]) -> Sums:
     return Sums(b, total, longest, second, rows, pairs, ends)
 
 
-def around(value: float, knots: Sequence[int]) -> tuple[int, int]:
-    """The knots below and above, which rise.
+def around(value: float, points: Sequence[int]) -> tuple[int, int]:
+    """The points below and above, which rise.
 
     >>> around(5, [1, 4, 8]), around(8, [1, 4, 8]), around(0.5, [1, 4, 8])
     ((4, 8), (8, 8), (1, 1))
     """
-    at = bisect_left(knots, value)
-    high = knots[at]
-    return (high, high) if high == value or not at else (knots[at - 1], high)
+    at = bisect_left(points, value)
+    high = points[at]
+    return (high, high) if high == value or not at else (points[at - 1], high)
 
 
 def prompts_of(rows: int, attended: int, ends: int, positions: int) -> list[Piece]:

@@ -1,0 +1,156 @@
+"""Runs until prices are exact or within their limit, and by how much results may be off for what is left."""
+
+from collections.abc import Callable, Sequence
+from math import isfinite
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from pimloom.systems.serving.pricing.costs import Progress
+from pimloom.systems.serving.pricing.interpolated import Interpolated, ManyError, Phase
+from pimloom.systems.serving.pricing.sampling import DECODE, KINDS, MIXED, PROMPT, VERIFY, KindError, Pricing
+from pimloom.systems.serving.results.outcome import Online, Spread
+
+ROUNDS = 4  # [design] runs, of which each mends prices that were beyond the limit
+LEAST = 0.05  # [design] of a price that an error leaves
+SMALL = 0.005  # [design] of a price: an error at least as large is tried, as any may have requests meet otherwise
+MARGIN = 1.5  # [design] on what such runs show
+SPREADS = ("time_to_first_token_s", "time_per_output_token_s", "latency_s")
+BOUNDED = (*SPREADS, "time_s", "energy_j")
+FIGURES = ("mean", "p50", "p90", "p99", "max")
+DIRECTIONS = (dict.fromkeys(KINDS, 1), dict.fromkeys(KINDS, -1), {DECODE: 1, VERIFY: 1, PROMPT: -1, MIXED: -1},
+              {DECODE: -1, VERIFY: -1, PROMPT: 1, MIXED: 1})  # fmt: skip
+NOTHING = Pricing(True, 0, 0, 0.0, True, 0.0, 0.0, 0.0, {}, {})
+
+
+class Way(NamedTuple):
+    """run: all requests to their end; costs: interpolated prices that it uses, none: all are exact; simulated: how many
+    iterations were so far; least: iterations that there are at least; limit: of errors of prices; sampled: whether
+    errors are measured."""
+
+    run: Callable[[Progress], Online]
+    costs: Callable[[], Sequence[Interpolated]]
+    simulated: Callable[[], int]
+    least: int
+    limit: float
+    sampled: bool
+
+
+def bounded(way: Way, progress: Progress) -> Online:
+    """A run with its pricing. Raises UserError."""
+    if not way.costs():
+        return exactly(way, way.run(progress))
+    if (found := _whole(way, progress)) is not None:
+        return found
+    for number in range(ROUNDS):
+        for one in way.costs():
+            one.begin(whole=False, sampled=way.sampled)
+        found = way.run(progress if not number else _silent)
+        last = number == ROUNDS - 1
+        mended = [way.sampled and one.learn(way.limit, last=last) for one in way.costs()]
+        if not any(mended):
+            break
+    assert found is not None
+    return replace(found, pricing=_pricing(way, found))
+
+
+def exactly(way: Way, found: Online) -> Online:
+    """A run that simulated each different iteration."""
+    bounds = {name: 0.0 for name in BOUNDED if getattr(found, name) is not None}
+    return replace(found, pricing=replace(NOTHING, simulated=way.simulated(), limit=way.limit, bounds=bounds))
+
+
+def _silent(done: int, total: int) -> None:
+    """Tell nothing."""
+
+
+def _whole(way: Way, progress: Progress) -> Online | None:
+    """A run in which each iteration is simulated; None if they are too many."""
+    costs = way.costs()
+    if way.least > sum(one.few for one in costs):
+        return None
+    for one in costs:
+        one.begin(whole=True, sampled=False)
+    try:
+        return exactly(way, way.run(progress))
+    except ManyError:
+        return None
+
+
+def _pricing(way: Way, found: Online) -> Pricing:
+    costs, nothing = way.costs(), (None,) * 4
+    phases = [(kind, phase) for one in costs for kind, phase in one.phases.items() if phase.seen]
+    simulated = way.simulated()
+    known = [phase for _, phase in phases if phase.simulated or phase.errors.times]
+    if len(known) < len(phases) or not phases:
+        return Pricing(False, simulated, 0, way.limit, None, *nothing, {})
+    whole = sum(phase.time_ps for _, phase in phases)
+    kinds = {kind: _kind_error([phase for name, phase in phases if name == kind], whole) for kind in KINDS}
+    there = {kind: error for kind, error in kinds.items() if error is not None}
+    worst = max(max(one.error_bound or 0.0, one.energy_error_bound or 0.0) for one in there.values())
+    bounds = _bounds(way, found, phases)
+    energies = [one.energy_error for one in there.values()]
+    return Pricing(
+        False, simulated, sum(one.sampled for one in there.values()), way.limit, worst <= way.limit,
+        sum(one.time_share * (one.error or 0.0) for one in there.values()),
+        None if None in energies else _energy(phases, 0),
+        max(bounds.values()), bounds, there,
+    )  # fmt: skip
+
+
+def _kind_error(phases: Sequence[Phase], whole_ps: float) -> KindError | None:
+    """Of all machines, weighted by their time."""
+    if not phases:
+        return None
+    time_ps = sum(one.time_ps for one in phases)
+    pairs = [one.estimates() for one in phases]
+    shares = [one.time_ps / time_ps for one in phases]
+    times, joules = ([pair[i] for pair in pairs] for i in range(2))
+    powered = any(one.errors.joules for one in phases) or all(one.simulated for one in phases)
+    return KindError(
+        sum(one.seen for one in phases),
+        time_ps / whole_ps,
+        all(one.simulated for one in phases),
+        sum(len(one.errors.times) for one in phases if not one.simulated),
+        sum(share * one.mean for share, one in zip(shares, times, strict=True)),
+        max(one.bound for one in times),
+        max(one.single for one in times),
+        sum(share * one.mean for share, one in zip(shares, joules, strict=True)) if powered else None,
+        max(one.bound for one in joules) if powered else None,
+    )
+
+
+def _energy(phases: Sequence[tuple[str, Phase]], which: int) -> float:
+    """Mean (0) or bound (1) of the error of the energy of all iterations."""
+    weights = [phase.time_ps * (phase.errors.watts or 1.0) for _, phase in phases]
+    values = [phase.estimates()[1][which] for _, phase in phases]
+    return sum(weight * value for weight, value in zip(weights, values, strict=True)) / sum(weights)
+
+
+def _bounds(way: Way, found: Online, phases: Sequence[tuple[str, Phase]]) -> dict[str, float]:
+    """By which shares results may be off: runs whose prices are all off by what a single one may be, up and down, and
+    decode against prompts; of energy what its own error adds."""
+    bounds = {name: 0.0 for name in BOUNDED if getattr(found, name) is not None}
+    singles = [0.0 if phase.simulated else max(phase.estimates()[0].single, SMALL) for _, phase in phases]
+    for signs in DIRECTIONS if any(singles) else ():
+        for (kind, phase), single in zip(phases, singles, strict=True):
+            phase.scale = max(1 + signs[kind] * single, LEAST)
+        for one in way.costs():
+            one.begin(whole=False, sampled=False)
+        other = way.run(_silent)
+        for name in bounds:
+            bounds[name] = max(bounds[name], *_apart(getattr(found, name), getattr(other, name)))
+    for _, phase in phases:
+        phase.scale = 1.0
+    if "energy_j" in bounds:
+        bounds["energy_j"] += _energy(phases, 1)
+    return {name: MARGIN * bound for name, bound in bounds.items()}
+
+
+def _apart(one: Spread | float, other: Spread | float | None) -> list[float]:
+    """How far each figure is from the other's, as a share of the smaller one."""
+    if isinstance(one, Spread):
+        return [each for name in FIGURES for each in _apart(getattr(one, name), getattr(other, name, None))]
+    if not isinstance(other, float) or not isfinite(other) or min(one, other) <= 0:
+        return [0.0]
+    return [abs(one - other) / min(one, other)]
