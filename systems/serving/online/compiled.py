@@ -15,7 +15,7 @@ from pimloom.systems.serving.pricing.costs import JOULES, pieces_of
 from pimloom.systems.serving.pricing.grid import FEW, Grid
 from pimloom.systems.serving.pricing.interpolated import Interpolated
 from pimloom.systems.serving.pricing.points import MOST
-from pimloom.systems.serving.pricing.sampling import KINDS, Stratum, kind_of
+from pimloom.systems.serving.pricing.sampling import KINDS, MIXED, Stratum, kind_of
 from pimloom.systems.serving.results.record import Record
 from pimloom.systems.serving.schedulers.live import NEVER, Iteration, LiveRequest, Scheduler
 
@@ -30,8 +30,9 @@ class Reading:
     def __init__(self, record: Record, costs: Interpolated, grid: Grid, requests: int) -> None:
         self.record, self.costs, self.grid, self.known = record, costs, grid, [0, 0, 0, 0]
         plain = [costs.phases[kind].plain for kind in KINDS]
-        limits, whole = np.zeros(k.N_GRID, np.int64), not grid.by_token and grid.tile == 1 and plain[1] and plain[2]
-        limits[[k.PRICES, k.WITH_PROMPTS, k.MOST_REQUESTS]] = plain[0], whole, grid.most or MOST
+        self.whole = not grid.by_token and grid.tile == 1 and plain[1] and plain[2]
+        limits = np.zeros(k.N_GRID, np.int64)
+        limits[[k.PRICES, k.WITH_PROMPTS, k.MOST_REQUESTS]] = plain[0], self._with_prompts, grid.most or MOST
         limits[[k.ROOM, k.POSITIONS, k.BUDGET, k.LONGEST]] = grid.tokens, grid.positions, grid.budget, grid.longest
         limits[k.SIDE] = FEW if grid.shared else 0
         table = np.zeros((len(grid.axes), max(map(len, grid.axes))), np.int64)
@@ -43,12 +44,18 @@ class Reading:
         self.prices = k.Prices(form, limits, table, *_tables(64, 1), tops, *room, scale)
         self._learn()
 
+    @property
+    def _with_prompts(self) -> bool:
+        """Not before Python has seen that the device runs prompts beside decode."""
+        return self.whole and self.costs.phases[MIXED].met
+
     def unknown(self, made: Iteration) -> None:
         """Python's own price."""
         pieces = pieces_of(made)
         if self.costs.phases[kind_of(pieces)].plain:
             self.grid.know(pieces)
         cost = self.costs.of(pieces)
+        self.prices.grid[k.WITH_PROMPTS] = self._with_prompts
         self._learn(len(cost))
         self.prices.cost[:] = 0.0
         self.prices.cost[: len(cost)] = cost
