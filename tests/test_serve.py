@@ -303,7 +303,8 @@ def test_a_run_of_few_iterations_is_simulated_whole(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", **shape}))
     asked: dict[str, Any] = {"model": tmp_path, "arrivals": "burst", "requests": 12, "layers": 1}
     short, whole = (pimloom.serve("npu_only", lengths="16:4", exact=exact, **asked) for exact in (False, True))
-    assert short.pricing == whole.pricing and short.pricing.exact and short.pricing.simulated == len(short.iterations)
+    assert short.pricing.exact and short.pricing.bounds == whole.pricing.bounds and short.pricing.error_bound == 0
+    assert whole.pricing.simulated == len(short.iterations)
     assert short.requests.equals(whole.requests)
 
 

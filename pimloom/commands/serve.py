@@ -181,8 +181,8 @@ SampleSize = Annotated[
     typer.Option(
         metavar="N",
         parser=count,
-        help="Iterations of each kind of phase that are simulated to measure the error of prices (half as many with "
-        "prompts); more where it is beyond --price-error.",
+        help="Iterations of each kind of phase that are simulated to measure the error of prices; more where it is "
+        "beyond --price-error.",
     ),
 ]
 PriceError = Annotated[

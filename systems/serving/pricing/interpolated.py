@@ -10,7 +10,6 @@ from pimloom.systems.serving.pricing.sampling import (
     DECODE,
     KINDS,
     MIXED,
-    PROMPT,
     VERIFY,
     Errors,
     Estimate,
@@ -65,7 +64,7 @@ class Interpolated:
     def __init__(self, prices: Costs, exact: Costs, device: Exact, few: int, size: int, seed: int) -> None:
         self.prices, self.exact, self.device, self.few, self.seed = prices, exact, device, few, seed
         self.whole, self._first, self._runs, self._sampled = False, 0, 0, True
-        self.phases = {kind: Phase((size + 1) // 2 if kind in (PROMPT, MIXED) else size) for kind in KINDS}
+        self.phases = {kind: Phase(size) for kind in KINDS}
         self.samples = list[Sample]()
         self._used: Any = prices
 

@@ -143,12 +143,15 @@ def squared(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 def spread_out(kept: Sequence[Sequence[Piece]], few: int) -> tuple[list[Sequence[Piece]], list[float]]:
-    """A few iterations of many, far from one another, so that rare ones are among them; how many each stands for."""
+    """A few iterations of many, by turns the farthest from all before, so that rare ones are among them, and the next
+    that was drawn; how many each stands for."""
     places = [where(pieces) for pieces in kept]
     nearest, chosen = [inf] * len(kept), list[int]()
     of = [0] * len(kept)
     while len(chosen) < min(few, len(kept)):
         far = max(range(len(kept)), key=nearest.__getitem__)
+        if len(chosen) % 2 == 0:
+            far = next((i for i, apart in enumerate(nearest) if apart), far)
         if not nearest[far]:
             break
         for i, place in enumerate(places):
