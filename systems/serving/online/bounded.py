@@ -78,12 +78,12 @@ def _whole(way: Way, progress: Progress) -> Online | None:
 
 
 def _pricing(way: Way, found: Online) -> Pricing:
-    costs, nothing = way.costs(), (None,) * 4
+    costs = way.costs()
     phases = [(kind, phase) for one in costs for kind, phase in one.phases.items() if phase.seen]
     simulated = way.simulated()
     known = [phase for _, phase in phases if phase.simulated or phase.errors.times]
     if len(known) < len(phases) or not phases:
-        return Pricing(False, simulated, 0, way.limit, None, *nothing, {})
+        return Pricing(False, simulated, 0, way.limit, None, None, None, None, None, {})
     whole = sum(phase.time_ps for _, phase in phases)
     kinds = {kind: _kind_error([phase for name, phase in phases if name == kind], whole) for kind in KINDS}
     there = {kind: error for kind, error in kinds.items() if error is not None}

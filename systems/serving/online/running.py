@@ -142,7 +142,7 @@ def _all_known(by: Service, requests: Requests, progress: Progress) -> bool:
         return False
     for many in (costs.few, 0):
         guessed = Guessed(by.exact, many)
-        rough = guessed if many else Grid(
+        rough: Costs = guessed if many else Grid(
             guessed, grid.spread.tolist(), grid.positions, grid.budget, grid.longest, shared=grid.shared
         )  # fmt: skip
         live = [LiveRequest(*each) for each in zip(range(len(requests.prompt)), *requests[1:4], strict=True)]

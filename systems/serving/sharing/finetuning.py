@@ -121,10 +121,12 @@ class Filled:
         return [max(one, 0.0) for one in added([(1.0, cost), ((ATTENTION - 1) * pairs, self._pair(step.new))])]
 
     def _pair(self, n: int) -> Cost:
-        """What a token costs that another one attends to, by two steps of which one has as many tokens before it."""
+        """What a token costs that another one attends to, by two steps of half as many tokens, of which one has as many
+        before it: no context is longer than the sequence."""
         if n not in self.pairs:
-            far, near = (self.costs.of([Piece(n, before, 0)]) for before in (n, 0))
-            self.pairs[n] = added([(1 / n**2, far), (-1 / n**2, near)])
+            half = n // 2 or 1
+            far, near = (self.costs.of([Piece(half, before, 0)]) for before in (half, 0))
+            self.pairs[n] = added([(1 / half**2, far), (-1 / half**2, near)])
         return self.pairs[n]
 
 
