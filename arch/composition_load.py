@@ -17,7 +17,7 @@ from pimloom.arch.composition import (
 from pimloom.arch.composition_check import Parts, check_names, check_overlap, check_unit
 from pimloom.arch.document import SET, Document, steps_of
 from pimloom.arch.error import UserError
-from pimloom.arch.load import Sheet, Source, struct_of
+from pimloom.arch.load import Sheet, Source, name_links, struct_of
 from pimloom.arch.part import Part
 from pimloom.arch.part_file import part_of
 from pimloom.arch.routing import Routing
@@ -35,7 +35,7 @@ def compose(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sh
     """The composition of a file. part: the text of a part by name or path. Raises UserError."""
     document = Document(sheet.path, sheet.text)
     document.fill("routing", msgspec.structs.asdict(Routing()))
-    mine, below = split_memories(overrides, document.tree)
+    mine, below = split_memories(name_links(document, overrides), document.tree)
     for place, text in mine.items():
         document.override(place, text)
     read = typed(document)

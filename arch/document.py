@@ -116,6 +116,17 @@ class Document:
         self.sources |= piece.sources
         self.shown |= piece.shown
 
+    def include(self, place: str, other: "Document", section: str) -> None:
+        """Put a section of another document in place of its name, with the sources of its values."""
+        *parents, last = steps_of(place)
+        parent = self.tree
+        for step in parents:
+            parent = parent[step]
+        parent[last], start = _twin(other.tree[section]), f"{section}."
+        for mine, theirs in ((self.sources, other.sources), (self.shown, other.shown)):
+            inside = {key: value for key, value in theirs.items() if key.startswith(start)}  # type: ignore[attr-defined]
+            mine |= {f"{place}.{key.removeprefix(start)}": value for key, value in inside.items()}  # type: ignore
+
     def fill(self, section: str, values: Mapping[str, Any]) -> None:
         """Write out what the text leaves out of a section: all of it, or some of its keys."""
         mine = self.tree.setdefault(section, {})

@@ -27,6 +27,8 @@ __all__ = [
 
 T = TypeVar("T")
 JSON_BYTES = 32 * MIB  # the longest published config.json or hf_quant_config.json has 2.8 MB
+NAMED_LINKS = Path(__file__).parent / "fabrics" / "links.yaml"
+LINKS = ("link", "network", "peers", "links.node", "links.network")  # places of links that a file may name
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -65,7 +67,7 @@ def load_sheet(
     text may leave out, None: those of the Struct."""
     document = _parsed(sheet).copy()
     _complete(document, sections or type_)
-    _override(document, overrides, optional)
+    _override(document, name_links(document, overrides), optional)
     return Loaded(struct_of(document, type_), document.public_sources())
 
 
@@ -148,6 +150,31 @@ def _check_json(path: Path, text: str, finite: bool) -> None:
 def _parsed(sheet: Sheet) -> Document:
     """Parsing takes milliseconds; a sweep loads the same few texts for every point."""
     return Document(sheet.path, sheet.text)
+
+
+def name_links(document: Document, overrides: Mapping[str, str]) -> Mapping[str, str]:
+    """Put the values of named links where a file, or an override, names one; the overrides that are left. Raises
+    UserError."""
+    left = dict(overrides)
+    for place in LINKS:
+        section, _, key = place.rpartition(".")
+        holder = document.tree.get(section) if section and isinstance(document.tree, dict) else document.tree
+        if not isinstance(holder, dict) or key not in holder or isinstance(holder[key], dict):
+            continue
+        if place in left:
+            document.override(place, left.pop(place))
+        if isinstance(name := holder[key], str):
+            known = _parsed(read_sheet(NAMED_LINKS))
+            if name not in known.tree:
+                said = f"unknown link {name!r}{nearest(name, known.tree)}; known links: {', '.join(known.tree)}"
+                document.fail(place, f"{said}; or write its keys")
+            document.include(place, known, name)
+    return left
+
+
+def link_names() -> list[str]:
+    """Names of the links in `arch/fabrics/links.yaml`."""
+    return list(_parsed(read_sheet(NAMED_LINKS)).tree)
 
 
 def _complete(document: Document, type_: type) -> None:

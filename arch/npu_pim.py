@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from pimloom.arch.link import Link
+from pimloom.arch.link import LINKED, Fabric, Link, fabric_of
 from pimloom.arch.neupims import Faults
 from pimloom.arch.npu_energy import BankLayout, NpuEnergy
 from pimloom.arch.part import Positive
@@ -82,6 +82,8 @@ class Packing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class NpuPimSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An NPU and PIM channels. Without `energy` nothing is said of energy, without `bank` nothing of area."""
 
+    MEANING: ClassVar[Mapping[str, str]] = LINKED
+
     description: str
     kind: Literal["npu_pim"]
     dram: PimDram
@@ -93,4 +95,10 @@ class NpuPimSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     faults: Faults = Faults()
     energy: NpuEnergy | None = None
     bank: BankLayout | None = None
+    domain: Positive | None = None
+    network: Link | None = None
     routing: Routing = Routing()
+
+    def fabric(self, devices: int, where: str) -> Fabric:
+        """See `fabric_of`; of one device, too, which may send to the next stage of a pipeline."""
+        return fabric_of(self.link, self.domain, self.network, devices, where) or Fabric(self.link)

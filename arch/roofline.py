@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
+from pimloom.arch.link import LINKED, Fabric, Link, fabric_of
 from pimloom.arch.part import Positive
 from pimloom.arch.routing import Routing
 
@@ -28,6 +29,8 @@ class RooflineSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "idle_w": "power while it has nothing to do [W]; null: not known, and not counted",
         "launch_us": "cost of one kernel launch [µs]",
         "kernels_per_layer": "kernels of one decoder layer and token [1]; a parallel block takes one less",
+        "collective_us": "fixed cost of what devices send one another: launch and barrier [µs]; null: not counted",
+        **LINKED,
     }
 
     description: str
@@ -42,4 +45,12 @@ class RooflineSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     launch_us: Amount
     kernels_per_layer: Count
     idle_w: Amount | None = None
+    link: Link | None = None
+    domain: Positive | None = None
+    network: Link | None = None
+    collective_us: Amount | None = None
     routing: Routing = Routing()
+
+    def fabric(self, devices: int, where: str) -> Fabric | None:
+        """See `fabric_of`."""
+        return fabric_of(self.link, self.domain, self.network, devices, where)

@@ -63,7 +63,7 @@ def serve(
     """Serve the requests of a `trace`, or drawn ones, on a system as they arrive, as `pimloom serve` does.
 
     system: a name or a file, or pools for prompts and decode, "prefill=gpu_a100*2:pp2,decode=neupims*4", and a `link`,
-    "400Gb/s" or "nvlink"; transfer: "layers", if caches leave while prompts run; mixed: whether machines of splitwise
+    "400Gb/s" or "nvlink3"; transfer: "layers", if caches leave while prompts run; mixed: whether machines of splitwise
     help out in the other pool. arrivals: "poisson:2/s", "gamma:2/s,cv=3", "uniform:2/s" or "burst", of so many
     `requests`, whose `lengths` are those of a data set ("sharegpt", "alpaca") or "PROMPT:OUTPUT". scheduler: whose
     rules decide who is in an iteration; batch_tokens: its most tokens; num_preallocate_tokens=0 and

@@ -223,7 +223,7 @@ BAD = {
     "neupims --policy min-load --branches 2": "--branches: beside --policy a request is on one machine, token by",
     "neupims --policy min-load --scheduler vllm-v0 --swap 9": "--swap: beside --policy a request is on one machine,",
     "neupims --policy min-load --scheduler semi-pd": "--policy: semi-pd takes tokens one by one on one machine; leave",
-    "prefill=gpu_a100,decode=t4 --link nvlink --policy min-load": "all over the memory of gpu_a100 and t4, none has",
+    "prefill=gpu_a100,decode=t4 --link nvlink3 --policy min-load": "all over the memory of gpu_a100 and t4, none has",
 }
 
 

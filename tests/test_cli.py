@@ -51,7 +51,7 @@ PRINTED = {
     "compare.txt": (
         "compare", "pim_gpt,npu_only,neupims,gpu_a100", "--model", "gpt2", "--prompt", "48", "--generate", "9",
     ),
-    "compare_tp.txt": ("compare", "pim_gpt,npu_only,t4", "--model", "gpt2", "--generate", "3", "--tp", "2"),
+    "compare_tp.txt": ("compare", "pim_gpt,npu_only,gpu_a100", "--model", "gpt2", "--generate", "3", "--tp", "2"),
     "explain.txt": ("explain",),
     "explain_tCCD_L.txt": ("explain", "dram.timing.tCCD_L"),
     "explain_tCCD_L.json": ("explain", "dram.timing.tCCD_L", "--json", "-"),

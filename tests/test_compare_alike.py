@@ -77,8 +77,6 @@ def test_what_takes_little_of_the_time_bounds_nothing() -> None:
     found: Any = pimloom.compare(["npu_only", "gpu_a100"], model="gpt2", generate=2, tp=3)
     slow = found.systems[0]
     assert slow.decode.bound_share < 0.5 and "npu_only mostly waits" in found.why
-    assert "What devices send takes no time on gpu_a100, and is in that of npu_only." in found.why
-    assert [note for note in found.notes if note.startswith("gpu_a100: what devices send one another takes no time")]
     assert slow.energy_by_cause_j["npu_static"] == pytest.approx(3 * 90 * slow.latency_s, rel=1e-9)
 
 
@@ -87,7 +85,7 @@ def test_an_npu_that_waits_for_its_links_stands_by() -> None:
     asked: dict[str, Any] = {"model": "gpt2", "generate": 1, "batch": 1, "tp": 2, "layers": 1}
     near, far = (pimloom.run("neupims", **asked, set={"link.latency_ns": ns}) for ns in (0, 100_000))
     longer = far.latency_s - near.latency_s
-    assert longer == pytest.approx(4 * 100e-6, rel=1e-3)  # two all-reduces of two steps
+    assert longer == pytest.approx(2 * 100e-6, rel=1e-3)  # two all-reduces, at once through a switch
     assert near.energy_by_cause_j and far.energy_by_cause_j
     more = {cause: j - near.energy_by_cause_j[cause] for cause, j in far.energy_by_cause_j.items()}
     part: Any = load_system("neupims").part

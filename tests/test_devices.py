@@ -12,8 +12,8 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
 from pimloom.systems.devices.device import Share, device_of
-from pimloom.systems.devices.npu_pim.gpu import serve_gpu
 from pimloom.systems.devices.npu_pim.serve import serve
+from pimloom.systems.devices.roofline_served import serve_gpu
 from pimloom.systems.devices.run import LIMITS, Run, Span, behind, covered_ps
 from pimloom.systems.devices.simulate import simulate
 from pimloom.workload.batch import Batch
@@ -100,9 +100,10 @@ def test_a_step_of_an_npu_is_its_iteration(name, n, tp):
 
 @pytest.mark.parametrize("tp", [1, 2])
 def test_a_step_of_a_roofline_is_its_iteration(tp):
-    system = load_system("t4")
+    name = "t4" if tp == 1 else "gpu_a100"
+    system = load_system(name)
     told = serve_gpu(system, GPT2, np.array([20, 300]), tp=tp, layers=2)
-    run = checked(device("t4", tp=tp, layers=2).step(Batch.decode([20, 300])))
+    run = checked(device(name, tp=tp, layers=2).step(Batch.decode([20, 300])))
     assert run.end_ps == told.iteration_cyc * told.clock_ps and run.devices == tp
     assert run.device_j == told.iteration_energy_by_cause_j
     made = layer_ops(GPT2, Batch.decode([20, 300]), Shard(tp=tp))

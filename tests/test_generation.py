@@ -184,12 +184,3 @@ def test_caches_that_do_not_fit_are_refused_before_anything_is_simulated():
 def test_weights_that_do_not_fit_are_told_from_caches():
     done = call("run", "npu_only", "--model", "llama-3-8b", "--prompt", "10", "--set", "dram.channels=8")
     assert done.code == 2 and "--model llama-3-8b: its weights take 13.00 GiB, and npu_only has 8.00 GiB" in done.err
-
-
-@pytest.mark.parametrize(("tp", "times"), [("1", 0), ("2", 1)])
-def test_that_devices_at_their_roofline_send_for_free_is_told_where_there_are_several(tp, times, tmp_path):
-    (tmp_path / "contexts.csv").write_text("seq_len\n64\n32\n")
-    equal = ("--prompt", "10", "--generate", "2", "--batch", "2")
-    for work in (equal, ("--requests", str(tmp_path / "contexts.csv"))):
-        done = call("run", "gpu_a100", "--model", "gpt2", *work, "--tp", tp)
-        assert done.code == 0 and done.out.count("what devices send one another takes no time") == times

@@ -9,10 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pimloom
-from pimloom.arch.link import Link
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
-from pimloom.cycle_sim.link import all_reduce_ps
 from pimloom.systems.devices.device import Share, device_of
 from pimloom.systems.devices.npu_pim.laid import lay_out
 from pimloom.systems.devices.roofline import RooflineDevice
@@ -26,7 +24,6 @@ from tests.command import call
 
 SHARE = st.sampled_from([0, 1, 2, 3, 4])  # quarters
 TASKS = st.lists(st.tuples(st.integers(1, 12), SHARE, SHARE), min_size=1, max_size=5)
-RING = Link(2400, 600, 5, "ring")
 
 
 def naive(chains: list[list[tuple[int, int, int]]], waits: bool) -> Fraction:
@@ -98,7 +95,8 @@ def test_whole_tiles_fill_all_units():
 
 
 def device(tp: int = 4, **settings: str) -> RooflineDevice:
-    found = device_of(load_system("gpu_a100", settings), load_llm("gpt3-7b"), Share(tp, 4, outside=True))
+    link = {"link.topology": "ring", "link.pj_per_bit": "5", "collective_us": "0"}
+    found = device_of(load_system("gpu_a100", link | settings), load_llm("gpt3-7b"), Share(tp, 4, outside=True))
     assert isinstance(found, RooflineDevice)
     return found
 
@@ -106,28 +104,30 @@ def device(tp: int = 4, **settings: str) -> RooflineDevice:
 def test_in_sequence_and_for_free_it_is_the_device_that_it_was():
     batch = Batch.decode([300, 500, 80]) + Batch.prefill([200, 40])
     for one in (device(), device(1, launch_us="3")):
-        plain, serial = one.step(batch), Overlapped(one, Overlap("serial"), None).step(batch)
+        plain, serial = one.step(batch), Overlapped(one, Overlap("serial")).step(batch)
         assert serial.end_ps == plain.end_ps and serial.macs == plain.macs
         assert serial.interface_bytes == plain.interface_bytes
         assert serial.energy_j == plain.energy_j and serial.least_ps["launches"] == plain.least_ps["launches"]
 
 
 def test_sums_go_over_the_link_between_two_operators():
-    batch, one = Batch.prefill([256]), device()
-    free, sent = (Overlapped(one, Overlap("serial"), link).step(batch) for link in (None, RING))
-    each = all_reduce_ps(RING, 256 * 4096 * 2, 4)
-    assert sent.end_ps - free.end_ps == 4 * 2 * each  # two of a layer
-    assert sent.link_bytes == 4 * 2 * 2 * 3 * 256 * 4096 * 2
+    """Two all-reduces of a layer and that of the embedding over three hops there and back, and logits of one row."""
+    batch, quick = Batch.prefill([256]), {"link.gbps": "1e9", "link.latency_ns": "0"}
+    free, sent = (Overlapped(one, Overlap("serial")).step(batch) for one in (device(4, **quick), device()))
+    each = round(6 * (256 * 4096 * 2 / 4 / 300e9 + 600e-9) * 1e9) * 1000
+    logits = round(3 * (12568 * 2 / 300e9 + 600e-9) * 1e9) * 1000
+    assert sent.end_ps - free.end_ps == pytest.approx(9 * each + logits, abs=20_000)
+    assert sent.link_bytes == 9 * 2 * 3 * 256 * 4096 * 2 + 3 * 4 * 2 * -(-50257 // 4)
     assert sent.energy_by_cause_j is not None
     assert sent.energy_by_cause_j["link"] == pytest.approx(sent.link_bytes * 8 * 5e-12)
 
 
 def test_nano_batches_overlap_and_read_the_weights_once_each():
     batch, one = Batch.decode([1000] * 64) + Batch.prefill([512]), device()
-    serial = Overlapped(one, Overlap("serial"), RING).step(batch)
-    runs = [Overlapped(one, Overlap("nanoflow", parts), RING).step(batch) for parts in (1, 2, 3, 4)]
+    serial = Overlapped(one, Overlap("serial")).step(batch)
+    runs = [Overlapped(one, Overlap("nanoflow", parts)).step(batch) for parts in (1, 2, 3, 4)]
     assert runs[0].end_ps == serial.end_ps and min(run.end_ps for run in runs[1:]) < serial.end_ps
-    assert Overlapped(one, Overlap("nanoflow"), RING).step(batch).end_ps == min(run.end_ps for run in runs)
+    assert Overlapped(one, Overlap("nanoflow")).step(batch).end_ps == min(run.end_ps for run in runs)
     for run in runs:
         assert max(run.least_ps.values()) <= run.end_ps <= sum(run.least_ps.values()) + 2 * serial.end_ps
     matrices = 4 * 12 * 4096**2 // 4 * 2  # four layers, a fourth of each on a device, two bytes
@@ -138,8 +138,8 @@ def test_nano_batches_overlap_and_read_the_weights_once_each():
 def test_two_woven_rows_take_turns():
     """One at a time on the units, one at a time on the link: a loop over both rows."""
     batch, one, units = Batch.prefill([2048]), device(), Units(8, 108)
-    found = Overlapped(one, Overlap("tokenweave", units=units), RING).step(batch)
-    serial = Overlapped(one, Overlap("serial"), RING).step(batch)
+    found = Overlapped(one, Overlap("tokenweave", units=units)).step(batch)
+    serial = Overlapped(one, Overlap("serial")).step(batch)
     assert found.end_ps < serial.end_ps
     first, last = one.outside(batch)
     work, link = found.least_ps["compute"], found.least_ps["link"]
@@ -151,7 +151,7 @@ def test_two_woven_rows_take_turns():
     for spans in (sorted(talking), sorted(busy)):
         assert all(a[1] <= b[0] + 1 for a, b in zip(spans, spans[1:], strict=False))
     few = Batch.prefill([512])  # below 1,024 tokens nothing is split
-    assert {span.resource for span in Overlapped(one, Overlap("tokenweave", units=units), RING).step(few).spans} == {
+    assert {span.resource for span in Overlapped(one, Overlap("tokenweave", units=units)).step(few).spans} == {
         "part 1"
     }
 
@@ -192,7 +192,7 @@ def test_a_prompt_beside_decode_runs_while_pim_attends():
 
 def served(**given: Any) -> Any:
     options: dict[str, Any] = {"model": "gpt3-7b", "arrivals": "burst", "lengths": "200:4", "requests": 12, "layers": 2}
-    return pimloom.serve("gpu_a100", tp=4, link="nvlink", **options | given)
+    return pimloom.serve("gpu_a100", tp=4, **options | given)
 
 
 def test_served_iterations_overlap():
@@ -217,13 +217,12 @@ BAD = {
     "gpu_a100 --overlap nanoflow,parts=0": "parts: expected a whole number of 1 to 4096, got '0'",
     "gpu_a100 --overlap nanoflow,parts=2,parts=2": "--overlap nanoflow,parts=2,parts=2: parts is given twice",
     "gpu_a100 --overlap tokenweave,units=8,collective=8": "collective: expected fewer than all 8 units",
-    "gpu_a100 --overlap nanoflow --tp 2": "--overlap nanoflow: 2 devices send one another what they add up; give --lin",
-    "gpu_a100 --overlap nanoflow --link nvlink": "--link nvlink: one device sends nothing; leave it out, or take more",
+    "gpu_a100 --overlap nanoflow --link nvlink3": "--link nvlink3: gpu_a100 has a link of its own; leave it out",
     "gpu_a100 --overlap sub-batches": "--overlap sub-batches: gpu_a100 has no PIM beside its NPU; take neupims or npu",
     "neupims --overlap nanoflow": "--overlap nanoflow: neupims has no operators at their roofline; take a roofline",
-    "neupims --overlap sub-batches --link nvlink": "--link nvlink: neupims has a link of its own; leave it out, or --s",
+    "neupims --overlap sub-batches --link nvlink3": "--link nvlink3: neupims has a link of its own; leave it out",
     "gpu_a100 --overlap nanoflow --scheduler semi-pd": "--overlap: semi-pd takes tokens one by one on one machine",
-    "prefill=t4,decode=t4 --link nvlink --overlap serial": "--overlap: prefill=t4,decode=t4: pools take tokens one by",
+    "prefill=t4,decode=t4 --link nvlink3 --overlap serial": "--overlap: prefill=t4,decode=t4: pools take tokens one by",
 }
 
 

@@ -269,7 +269,7 @@ def test_prompts_of_a_pool_find_what_they_share(tmp_path):
 def test_machines_without_room_have_help_from_the_other_pool():
     """A burst of prompts: machines of decode take some, keep their tokens, and nothing of them crosses the link."""
     asked: dict[str, Any] = {"arrivals": "burst", "lengths": "512:32", "batch_tokens": 1024, "scheduler": "splitwise"}
-    apart, mixed = (pool("nvlink", mixed=mixed, **asked) for mixed in (False, True))
+    apart, mixed = (pool("nvlink3", mixed=mixed, **asked) for mixed in (False, True))
     there = apart.iterations[apart.iterations["replica"] == 2]
     here = mixed.iterations[mixed.iterations["replica"] == 2]
     assert there["new_tokens"].max() <= 30 and here["new_tokens"].max() >= 512
@@ -304,12 +304,12 @@ def test_a_prompt_goes_to_its_pool_first_then_to_a_mixed_machine_then_to_decode(
 POOLS = "prefill=gpu_a100,decode=gpu_a100"
 BAD = {
     f"{POOLS} --link nvlnk": "--link nvlnk: expected Gb/s above 0, such as 400Gb/s or 400Gb/s,600ns,5pJ/bit, or a name",
-    f"{POOLS} --link nvlink --transfer layer": "--transfer layer: expected after or layers; nearest: layers",
-    f"{POOLS} --link nvlink --mixed": "--mixed: belongs to --scheduler splitwise, not vllm-v1; leave it out",
-    f"{POOLS} --link nvlink --scheduler distserve --router least-waiting": "--router least-waiting: distserve sends",
-    f"{POOLS} --link nvlink --scheduler distserve --batch-tokens 4": "request 0 has a prompt of 8 tokens, and an",
-    f"{POOLS} --link nvlink --scheduler distserve --blocks 1": "request 0 needs 2 blocks of KV cache, and there are 1",
-    f"{POOLS} --link nvlink --scheduler splitwise --prefix-cache": "--prefix-cache: belongs to --scheduler vllm-v1",
+    f"{POOLS} --link nvlink3 --transfer layer": "--transfer layer: expected after or layers; nearest: layers",
+    f"{POOLS} --link nvlink3 --mixed": "--mixed: belongs to --scheduler splitwise, not vllm-v1; leave it out",
+    f"{POOLS} --link nvlink3 --scheduler distserve --router least-waiting": "--router least-waiting: distserve sends",
+    f"{POOLS} --link nvlink3 --scheduler distserve --batch-tokens 4": "request 0 has a prompt of 8 tokens, and an",
+    f"{POOLS} --link nvlink3 --scheduler distserve --blocks 1": "request 0 needs 2 blocks of KV cache, and there are 1",
+    f"{POOLS} --link nvlink3 --scheduler splitwise --prefix-cache": "--prefix-cache: belongs to --scheduler vllm-v1",
     "gpu_a100 --scheduler distserve": "--scheduler distserve: serves pools, such as prefill=",
     "gpu_a100 --transfer layers": "--transfer: belongs to pools, such as prefill=",
     "gpu_a100 --mixed": "--mixed: belongs to pools, such as prefill=",

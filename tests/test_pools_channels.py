@@ -116,7 +116,7 @@ def test_a_pool_with_pim_places_what_comes_over_the_link(scheduler, monkeypatch)
         return step(self, batch, channel)
 
     monkeypatch.setattr(NpuDevice, "step", watched)
-    asked = SMALL | {"lengths": "8:2", "requests": 3, "scheduler": scheduler, "link": "nvlink"}
+    asked = SMALL | {"lengths": "8:2", "requests": 3, "scheduler": scheduler, "link": "nvlink3"}
     found = pimloom.serve("prefill=gpu_a100,decode=neupims", policy="round-robin", **asked)
     assert found.channels is not None and (found.channels.policy, found.channels.number) == ("round-robin", 32)
     assert len(found.channels.most) == 32 and sum(n > 0 for n in found.channels.most) == 3
@@ -124,7 +124,7 @@ def test_a_pool_with_pim_places_what_comes_over_the_link(scheduler, monkeypatch)
 
 
 def test_channels_of_prompts_are_told_where_decode_has_none():
-    asked = SMALL | {"lengths": "8:2", "requests": 2, "scheduler": "distserve", "link": "nvlink"}
+    asked = SMALL | {"lengths": "8:2", "requests": 2, "scheduler": "distserve", "link": "nvlink3"}
     found, free = (pimloom.serve("prefill=neupims,decode=gpu_a100", policy=one, **asked) for one in ("min-load", None))
     assert found.channels is not None and sum(n > 0 for n in found.channels.most) == 2
     assert free.channels is None and free.spec_digest != found.spec_digest

@@ -329,7 +329,8 @@ BAD_POOLS = {
 def test_stages_that_cannot_be_are_one_line(words):
     system = words if words in BAD_POOLS else "prefill=gpu_a100,decode=gpu_a100"
     more = () if words in BAD_POOLS else words.split()
-    done = call("serve", system, "--link", "nvlink", "--model", "gpt2", "--arrivals", "burst", "--requests", "2", *more)
+    asked = ("--link", "nvlink3", "--model", "gpt2", "--arrivals", "burst", "--requests", "2")
+    done = call("serve", system, *asked, *more)
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1) and (BAD | BAD_POOLS)[words] in done.err, done.err
 
 

@@ -9,7 +9,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
 from pimloom.reports.serving import overlapping, routing, scheduling, searching, sharing, spreading, streaming, study
-from pimloom.reports.serving.planning import Experts, Plan, Talking, crowding, plans
+from pimloom.reports.serving.planning import Experts, Plan, crowding, plans
 from pimloom.systems.devices.device import Share
 from pimloom.systems.devices.roofline import RooflineDevice
 from pimloom.workload.batch import Batch
@@ -34,20 +34,9 @@ def test_a_device_is_crowded_as_far_as_routes_are_uneven():
     assert 1 < tokens < 1.1 and touched == 1.0
 
 
-def test_what_devices_tell_one_another_takes_as_long_as_a_ring():
-    """Two all-reduces a layer: 2 (t - 1) (latency + bytes / t / rate)."""
-    share = Share(4, 3, outside=False)
-    device = RooflineDevice(load_system("gpu_a100"), load_llm("llama-3-8b"), share)
-    batch = Batch.decode([100] * 8)
-    run, alone = Talking(device, overlapping.NVLINK).step(batch), device.step(batch)
-    ps = 2 * 3 * (600e3 + 8 * 4096 * 2 / 4 * 8 / 2400e9 * 1e12)
-    assert run.end_ps - alone.end_ps == pytest.approx(3 * 2 * ps / 2 * 2, rel=1e-3)
-    assert run.device_j is not None and run.device_j["power x time"] == pytest.approx(400 * run.time_s)
-
-
 def test_whole_experts_hold_attention_on_each_device():
     """1.6 G weights of attention, router, norms and words on each of eight, an eighth of 45.1 G of experts."""
-    device = Experts(load_system("gpu_a100"), MIXTRAL, Share(8, 32, outside=True), overlapping.NVLINK)
+    device = Experts(load_system("gpu_a100"), MIXTRAL, Share(8, 32, outside=True))
     experts = 32 * 8 * 3 * 4096 * 14336
     of = device.capacity()
     assert of.weight_bytes == 2 * (parameters(MIXTRAL) - experts + experts // 8)
@@ -57,7 +46,7 @@ def test_whole_experts_hold_attention_on_each_device():
     few, many = (device.step(Batch.decode([256] * n)) for n in (8, 64))
     assert few.end_ps < many.end_ps and few.devices == 8
     one = Share(8, 32, outside=True)
-    cut = Talking(RooflineDevice(load_system("gpu_a100"), MIXTRAL, one), overlapping.NVLINK)
+    cut = RooflineDevice(load_system("gpu_a100"), MIXTRAL, one)
     assert few.end_ps > cut.step(Batch.decode([256] * 8)).end_ps  # each reads all of attention's weights
 
 

@@ -44,7 +44,7 @@ def test_steady_state_is_while_the_middle_of_requests_comes(more):
     {"scheduler": "static"}, {"scheduler": "lightllm", "sample": 0}, {"scheduler": "orca", "pp": 2}, TIGHT,
     {"branches": "3,stop=2,spread=0.4"}, {"branches": "2", "mode": "threadweaver"}, {"speculate": "medusa"},
     {"finetune": "sequence=64", "slo": "tpot=50ms", "requests": 6}, {"scheduler": "semi-pd"},
-    {"system": "prefill=gpu_a100*2,decode=gpu_a100", "link": "nvlink"},
+    {"system": "prefill=gpu_a100*2,decode=gpu_a100", "link": "nvlink3"},
 ], ids=str)  # fmt: skip
 def test_tokens_come_with_iterations_whatever_makes_them(more):
     found = served(**{"lengths": "64:16", "requests": 12} | more)
@@ -118,7 +118,7 @@ def test_utilisation_by_interpolated_prices_is_about_that_of_all(monkeypatch):
 
 
 def test_each_machine_of_several_has_its_own():
-    pools = served("prefill=gpu_a100*2,decode=gpu_a100", link="nvlink", lengths="64:16").utilisation
+    pools = served("prefill=gpu_a100*2,decode=gpu_a100", link="nvlink3", lengths="64:16").utilisation
     assert set(pools) == {f"{pool}: {limit}" for pool in ("prefill", "decode") for limit in TOLD}
     assert pools["decode: memory bandwidth"] > pools["prefill: memory bandwidth"]
     given: dict[str, Any] = {"model": "gpt2-medium", "lengths": "64:16", "sample": 0, "requests": 10}

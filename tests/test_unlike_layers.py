@@ -10,10 +10,10 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import RooflineSystem, load_system
 from pimloom.systems.devices.device import Share, device_of
-from pimloom.systems.devices.npu_pim.gpu import serve_gpu
 from pimloom.systems.devices.npu_pim.laid import lay_out
 from pimloom.systems.devices.npu_pim.parallel import serve_on_devices
 from pimloom.systems.devices.npu_pim.parts import batch_of
+from pimloom.systems.devices.roofline_served import serve_gpu
 from tests.command import call
 
 PLAIN = LlmSpec(

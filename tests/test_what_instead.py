@@ -72,13 +72,13 @@ POOLS = {  # as typed: which part is wrong
 @pytest.mark.parametrize("pools", POOLS)
 def test_the_part_of_pools_that_is_wrong(pools: str) -> None:
     with pytest.raises(UserError) as error:
-        parse_pools(pools, "nvlink")
+        parse_pools(pools, "nvlink3")
     assert str(error.value).startswith(f"{pools}: {POOLS[pools]}") and "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("pools", ["prefill=a/b:c.yaml*2:tp2,decode=t4", "prefill = t4 * 3 : pp2 : tp2, decode=t4"])
 def test_pools_that_can_be(pools: str) -> None:
-    made = parse_pools(pools, "nvlink")
+    made = parse_pools(pools, "nvlink3")
     assert made is not None and made.prefill.tp == 2 and made.prefill.replicas == (2 if "yaml" in pools else 3)
 
 

@@ -173,8 +173,7 @@ def _energy(asked: Asked, joules: float | None) -> str | None:
     from pimloom.systems.settings import parse_settings
 
     system = load_system(asked.system, parse_settings(asked.settings or ()))
-    free = traits(system.spec.kind).sending if (asked.tp or 1) > 1 else None
-    return "; ".join(filter(None, (energy_note(system, asked.tp or 1, told=joules is not None), free))) or None
+    return energy_note(system, asked.tp or 1, told=joules is not None)
 
 
 def _generation(asked: Asked) -> Ran:

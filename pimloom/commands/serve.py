@@ -100,7 +100,7 @@ Router = Annotated[str, typer.Option(metavar="NAME", help="round-robin or least-
 LinkOption = Annotated[
     str | None,
     typer.Option(
-        metavar="SPEED", help="Between pools: nvlink, 400Gb/s, or with latency and energy 400Gb/s,600ns,5pJ/bit."
+        metavar="SPEED", help="Between pools: nvlink3, 400Gb/s, or with latency and energy 400Gb/s,600ns,5pJ/bit."
     ),
 ]
 Tp = Annotated[int, typer.Option(metavar="N", parser=count, help="Devices that share each layer.")]

@@ -18,9 +18,9 @@ from pimloom.cycle_sim.npu_pim.known import kept_in
 from pimloom.mappers.kv import Shape
 from pimloom.mappers.kv_pages import KvPages
 from pimloom.mappers.packing import round_robin
-from pimloom.systems.devices.npu_pim.gpu import serve_gpu
 from pimloom.systems.devices.npu_pim.parallel import serve_on_devices
 from pimloom.systems.devices.npu_pim.served import Served
+from pimloom.systems.devices.roofline_served import serve_gpu
 from pimloom.systems.pool import run_all
 from pimloom.systems.serving.batching import Rules, decode
 from pimloom.systems.serving.decoding import warm_up_of

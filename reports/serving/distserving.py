@@ -15,7 +15,7 @@ from pimloom.systems.serving.pools.clock import Pooled
 from pimloom.systems.serving.pools.distserve import DistServeDecodes, DistServePrompts
 from pimloom.systems.serving.pools.routes import distserve
 from pimloom.systems.serving.pools.wire import Wire
-from pimloom.systems.serving.pools.written import NAMED
+from pimloom.systems.serving.pools.written import parse_link
 from pimloom.systems.serving.schedulers.blocks import Blocks
 from pimloom.systems.serving.schedulers.live import LiveRequest
 from pimloom.systems.serving.schedulers.vllm_v0 import VllmV0
@@ -58,7 +58,7 @@ def apart(of: Study, rate: float, number: int = 300) -> list[LiveRequest]:
     blocks = [Blocks(of.blocks(n), data.BLOCK) for n in (of.prompts, of.decode * of.stages)]
     prompts = [Replica(DistServePrompts(blocks[0], data.PROMPTS, tokens), of.theirs[of.prompts].ps)]
     decodes = [Replica(DistServeDecodes(blocks[1], data.DECODES), of.theirs[of.decode].ps, of.stages)]
-    wire = Wire(NAMED["nvlink"], token_bytes, of.llm.num_hidden_layers)
+    wire = Wire(parse_link("nvlink3"), token_bytes, of.llm.num_hidden_layers)
     clock = Pooled(prompts, decodes, wire, distserve(prompts, decodes), by_layer=False)
     first = [LiveRequest(r.number, r.arrival, r.prompt, 1) for r in requests]
     return clock.serve(first, [r.output for r in requests], lambda *done: None)

@@ -6,7 +6,6 @@ from functools import cache
 import numpy as np
 from msgspec.structs import replace
 
-from pimloom.arch.link import Link
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.system import load_system
 from pimloom.arch.units import FLOP_PER_TFLOP
@@ -34,7 +33,6 @@ from pimloom.workload.batch import Batch
 from pimloom.workload.need import active_parameters
 from pimloom.workload.op import Op
 
-NVLINK = Link(2400, 600, 5, "ring")  # as in arch/systems/neupims.yaml, with its sources
 PS_PER_MS, US_PER_MS = 10**9, 1000
 MEASURED_TFLOPS = 260  # [recalled] what products of matrices get of an A100
 A100 = {"memory_bytes": "80000000000", "memory_gb_s": "2039", "peak_share": f"{MEASURED_TFLOPS / 312}"}  # [recalled]
@@ -56,10 +54,10 @@ def nanoflow() -> Iterator[Row]:
     assert isinstance(device, RooflineDevice)
     decode = DENSE * OUT // (IN + OUT)
     batch = Batch.decode([IN + OUT // 2] * decode) + Batch.prefill([DENSE - decode])
-    serial = Overlapped(device, Overlap("serial"), NVLINK).step(batch)
+    serial = Overlapped(device, Overlap("serial")).step(batch)
     gains = []
     for parts in range(2, MOST_PARTS + 1):
-        run = Overlapped(device, Overlap("nanoflow", parts), NVLINK).step(batch)
+        run = Overlapped(device, Overlap("nanoflow", parts)).step(batch)
         gains.append(serial.end_ps / run.end_ps)
         what = f"gain over operators in sequence, {parts} nano-batches"
         yield row("NanoFlow", what, gains[-1], "no figure", "derived", unit="×", machine=said)
@@ -102,7 +100,7 @@ def woven_ms(name: str, batch: Batch, alone_ms: float, ctas: tuple[int, int], of
     llm = replace(shape(name), max_position_embeddings=max(longest, shape(name).max_position_embeddings))
     device = device_of(load_system("gpu_h100"), llm, Share(8, llm.num_hidden_layers, outside=False))
     assert isinstance(device, RooflineDevice)
-    whole = chain_of(device, batch, lambda op: Talk(0, 0, True), Weave(Units(0, SMS), None))
+    whole = chain_of(device, batch, lambda op: Talk(0, norms=True), Weave(Units(0, SMS), None))
     norms = 2 * llm.num_hidden_layers * measured_ms(NORM_US, batch.rows, llm.hidden_size)
     scale = (alone_ms - norms) * PS_PER_MS / sum(task.alone for task in whole.tasks)
     weave = Weave(Units(sum(ctas) // 2, SMS), None)
@@ -117,7 +115,7 @@ def _said(part: Part, llm: LlmSpec) -> Said:
     ps = round(measured_ms(FUSED_US, part.batch.rows, llm.hidden_size) * PS_PER_MS)
 
     def talk(op: Op) -> Talk:
-        return Talk(ps, 0, True)
+        return Talk(ps, norms=True)
 
     return talk
 

@@ -1,42 +1,35 @@
 """APEX: ways to lay a model on several devices, each served by the engine; experts cut like all else, or whole."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from itertools import product
 from math import fsum
 from pathlib import Path
 from time import monotonic
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pimloom.arch.error import UserError
-from pimloom.arch.link import Link
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.roofline import RooflineSystem
 from pimloom.arch.routing import UNIFORM
 from pimloom.arch.system import System, load_system
-from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, PS_PER_NS, PS_PER_S, S_PER_PS
-from pimloom.reports.serving.overlapping import NVLINK
+from pimloom.cycle_sim.link import Sent, all_to_all
 from pimloom.reports.serving.rows import Row, row, within
 from pimloom.systems.devices.device import Capacity, Device, Share
-from pimloom.systems.devices.npu_pim.exchange import exchanged
 from pimloom.systems.devices.roofline import RooflineDevice
 from pimloom.systems.devices.run import Run
 from pimloom.systems.serving.online.asked import served_on
 from pimloom.systems.serving.online.prepared import Source
 from pimloom.systems.serving.options.wanted import Wanted
 from pimloom.systems.serving.overlap.operators import Talk, chain_of
-from pimloom.systems.serving.pools.wire import BITS_PER_GBIT
 from pimloom.workload.batch import Batch
-from pimloom.workload.derive import layer_ops
 from pimloom.workload.need import kv_bytes_per_token, parameters, weights
-from pimloom.workload.op import LINKS, Op
+from pimloom.workload.op import Op
 from pimloom.workload.requests.read import read
 from pimloom.workload.routing import busy_chances
-from pimloom.workload.shard import Shard
 
 TRACE = Path(__file__).parent / "azure2023_conv_0_200.csv"
 GPU, SEARCH_S, WIDE = "gpu_a100", 900, 2  # [paper] its 15 minutes; bytes
@@ -60,43 +53,19 @@ class Plan(NamedTuple):
         return f"{how}, {self.copies} cop{'y' if self.copies == 1 else 'ies'}"
 
 
-class Talking:
-    """See `Device`: processors at their roofline who wait for what they tell one another; a ring of links."""
-
-    most_requests: int | None = None
-    in_order = False
-
-    def __init__(self, device: RooflineDevice, link: Link) -> None:
-        self.device, self.link = device, link
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.device, name)
-
-    def step(self, batch: Batch) -> Run:
-        """The same, and all that is added up. Raises UserError if the batch does not fit."""
-        run, share = self.device.step(batch), self.device.share
-        made = [op for op in layer_ops(self.device.llm, batch, Shard(tp=share.tp)) if op.kind in LINKS]
-        talks = [exchanged(self.link, op) for op in made]
-        ps, sent = (share.layers * sum(one) for one in zip(*talks, strict=True))
-        end, power = run.end_ps + ps, self.device.spec.power_w
-        link_j = sent / share.tp * BITS_PER_BYTE * self.link.pj_per_bit * J_PER_PJ
-        joules = {"power x time": power * end * S_PER_PS, "link": link_j}
-        return replace(run, end_ps=end, link_bytes=sent, device_j=joules)
-
-
 class Experts:
     """See `Device`: `share.tp` devices, each with attention for its part of the requests, and its part of the experts;
-    tokens cross `link` to their experts and back. Routes are drawn, seeded, each expert as likely."""
+    tokens cross the system's links to their experts and back. Routes are drawn, seeded, each expert as likely."""
 
     most_requests: int | None = None
     in_order = False
 
-    def __init__(self, system: System, llm: LlmSpec, share: Share, link: Link) -> None:
-        self.llm, self.share, self.link = llm, share, link
+    def __init__(self, system: System, llm: LlmSpec, share: Share) -> None:
+        self.llm, self.share = llm, share
         roomy = load_system(system.name, {"memory_bytes": str(10**15)})  # what it holds is reckoned below
         self.own = RooflineDevice(roomy, llm, share._replace(tp=1, layers=1))  # all are alike
         self.cut = RooflineDevice(roomy, llm, share._replace(outside=False, layers=1))
-        self.memory_bytes, self.power_w = system.of_kind(RooflineSystem).memory_bytes, self.own.spec.power_w
+        self.memory_bytes = system.of_kind(RooflineSystem).memory_bytes
 
     def can_run(self, ops: Any) -> str | None:
         """All."""
@@ -128,19 +97,20 @@ class Experts:
             if task.name in OF_EXPERTS:
                 ps += task.alone * crowd[0 if task.shares[0] >= task.shares[1] else 1]
         ps *= self.share.layers
-        bits = -(-batch.rows // n) * llm.num_experts_per_tok * llm.hidden_size * WIDE * BITS_PER_BYTE * (n - 1) / n
-        times = 2 * self.share.layers  # there and back
-        ps += times * (self.link.latency_ns * PS_PER_NS + bits / (self.link.gbps * BITS_PER_GBIT) * PS_PER_S)
+        fabric, times = self.cut.fabric, 2 * self.share.layers  # there and back
+        assert fabric is not None
+        each = -(-batch.rows // n) * llm.num_experts_per_tok * llm.hidden_size * WIDE
+        sent = all_to_all(fabric, each, n)
+        ps += times * self.cut.link_ps(sent)
         ends = [one for some in self.own.outside(mine) for one in some]
         end = round(ps) + sum(one.time_ps for one in ends)
-        link_j = times * bits * self.link.pj_per_bit * J_PER_PJ
-        joules = {"power x time": self.power_w * end * S_PER_PS, "link": link_j}
+        joules = self.cut.joules(end, Sent(*(times * part for part in sent)))
         macs = self.share.layers * self.cut.macs(batch) + sum(one.macs for one in ends)
         return Run(end_ps=end, spans=(), macs=macs, device_j=joules, devices=n, busy_ps={"device": end})
 
 
 def _silent(op: Op) -> Talk:
-    return Talk(0, 0)
+    return Talk(0)
 
 
 @cache
@@ -166,13 +136,12 @@ def plans(llm: LlmSpec, devices: int) -> list[Plan]:
 
 
 def maker(plan: Plan) -> Any:
-    """What makes its devices, who tell one another over NVLink what they add up, or send tokens to their experts."""
+    """What makes its devices, who send one another what they add up, or tokens to their experts."""
 
     def made(system: System, llm: LlmSpec, share: Share) -> Device:
         if plan.whole:
-            return Experts(system, llm, share, NVLINK)
-        device = RooflineDevice(system, llm, share)
-        return cast(Device, Talking(device, NVLINK)) if plan.tp > 1 else device
+            return Experts(system, llm, share)
+        return RooflineDevice(system, llm, share)
 
     return made
 

@@ -12,7 +12,7 @@ def splitwise() -> Iterator[Row]:
     asked: dict[str, Any] = {"arrivals": "poisson:10/s", "lengths": "1024:64", "requests": 80, "rate": "1:60"}
     asked |= {"slo": "ttft=400ms,tpot=20ms", "share": 0.9}
     both = goodput(replicas=2, **asked).goodput_per_s
-    pools: dict[str, Any] = {"system": "prefill=gpu_a100,decode=gpu_a100", "link": "nvlink", "scheduler": "splitwise"}
+    pools: dict[str, Any] = {"system": "prefill=gpu_a100,decode=gpu_a100", "link": "nvlink3", "scheduler": "splitwise"}
     for mixed in (False, True):
         apart = goodput(**pools, mixed=mixed, **asked).goodput_per_s
         what = "requests within limits over both on each" + (", machines of either pool help out" if mixed else "")

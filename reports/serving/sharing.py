@@ -82,7 +82,7 @@ def attained() -> Iterator[Row]:
         "vLLM v0": {"scheduler": "vllm-v0"},
         "vLLM v0, chunks of 1,024": {"scheduler": "vllm-v0", "chunked": True, "batch_tokens": 1024},
         "DistServe, one for each": {
-            "system": f"prefill={GPU},decode={GPU}", "link": "nvlink", "scheduler": "distserve",
+            "system": f"prefill={GPU},decode={GPU}", "link": "nvlink3", "scheduler": "distserve",
         },
     }  # fmt: skip
     for rate in ATTAINED:

@@ -14,7 +14,7 @@ NPU_CAUSES = (
     "npu_mac", "npu_vector", "npu_scratchpad", "npu_static", "link",
 )  # fmt: skip
 OF_PIM = ("gwrite", "g_act", "comp", "readres")  # causes of PIM: 0 J without it, in a table of many systems
-ROOFLINE_CAUSES = ("power_x_time",)
+ROOFLINE_CAUSES = ("power_x_time", "link")
 DUPLEX_CAUSES = ("column", "activate", "mac", "links", "static")
 CENT_CAUSES = (
     "activate", "read", "write", "pim", "active_standby", "precharge_standby", "interface", "link", "memory_controller",

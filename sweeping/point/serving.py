@@ -19,7 +19,7 @@ from pimloom.systems.devices.kept import Kept
 from pimloom.systems.serving.online.asked import served_on
 from pimloom.systems.serving.online.prepared import Source
 from pimloom.systems.serving.options.wanted import Wanted
-from pimloom.systems.serving.pools.written import NAMED, SUCH_AS, parse_pools
+from pimloom.systems.serving.pools.written import SUCH_AS, parse_pools
 from pimloom.systems.serving.results.limits import NAMES as SLO
 from pimloom.systems.serving.results.limits import parse_slo
 from pimloom.systems.serving.results.outcome import Online, Spread
@@ -210,7 +210,7 @@ def _check_pools(pools: Scalar | None, system: System, own: Own) -> None:
         return
     if "=" not in str(pools):
         raise UserError(f"--pools {pools}: expected one for prompts and one for decode, such as {SUCH_AS}")
-    named = parse_pools(str(pools), next(iter(NAMED)))
+    named = parse_pools(str(pools), "1Gb/s")
     if named and own.is_set and system.name not in (named.prefill.system, named.decode.system):
         raise UserError(
             f"--pools {pools}: neither of them is {system.name}, of which the sweep sets something; name it in one"

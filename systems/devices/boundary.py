@@ -11,7 +11,7 @@ from pimloom.arch.source import SET
 from pimloom.arch.system import System
 from pimloom.energy.cells import DEVICE, WEAKEST, Bound, Cell, Spent, ledger_of
 from pimloom.systems.devices.traits import devices_of
-from pimloom.systems.devices.without_energy import without_standby
+from pimloom.systems.devices.without_energy import unknown_links, without_standby
 
 CORE, CORE_REST, IO, IO_REST, COMPUTE, COMPUTE_REST, CHIP, CHIP_REST = DEVICE
 LINKS, LINKS_REST = "dynamic links", "static links"
@@ -110,8 +110,9 @@ POOL = re.compile(r"^(prefill|decode): ")
 
 
 def _of_roofline(system: System, tp: int) -> dict[str, Place]:
-    """One figure of all that a device has, links included unless they have one of their own."""
-    return {POWER_X_TIME: Place(DEVICE, "power_w"), "links": Place((LINKS,), "link.pj_per_bit")}
+    """One figure of all that a device has but the links of its board, whose figure is a part of its power."""
+    without = tuple(f"{place} (not known)" for place in unknown_links(system, tp))
+    return {POWER_X_TIME: Place(DEVICE, "power_w"), "link": Place((LINKS,), "link.pj_per_bit", without=without)}
 
 
 def _of_attacc(system: System, tp: int) -> dict[str, Place]:

@@ -2,14 +2,17 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
+from functools import reduce
 from typing import NamedTuple
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import RooflineSystem, System
-from pimloom.arch.units import BITS_PER_BYTE, PS_PER_NS, PS_PER_S, PS_PER_US, S_PER_PS
+from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, PS_PER_NS, PS_PER_S, PS_PER_US, S_PER_PS, S_PER_US
+from pimloom.cycle_sim.link import Sent
 from pimloom.cycle_sim.roofline import ceilings_s
 from pimloom.systems.devices.device import Capacity, Share
+from pimloom.systems.devices.npu_pim.exchange import exchanged
 from pimloom.systems.devices.npu_pim.gpu import Work, alone, batch_work
 from pimloom.systems.devices.npu_pim.share import check_memory, tokens_that_fit, weight_bytes
 from pimloom.systems.devices.run import Run, Span
@@ -20,12 +23,13 @@ from pimloom.workload.op import LINKS, Op
 from pimloom.workload.routing import expected
 from pimloom.workload.shard import Shard
 
-PROCESSOR, LAUNCHES, ATTENTION = "processor", "launches", "fused_mha"
+PROCESSOR, LAUNCHES, LINK, ATTENTION = "processor", "launches", "link", "fused_mha"
 NS = PS_PER_NS * S_PER_PS  # times are whole nanoseconds
 
 
 class Layer(NamedTuple):
-    """A layer: its spans, its time, the least time of its operations and of its bytes; products, and bytes moved."""
+    """A layer: its spans, its time, the least time of its operations and of its bytes; products, and bytes moved; the
+    time of launches, what devices sent one another, and how long that took with what it costs to begin."""
 
     spans: list[Span]
     time_ps: int
@@ -34,10 +38,12 @@ class Layer(NamedTuple):
     macs: int
     moved_bytes: int
     launch_ps: int
+    sent: Sent
+    link_ps: int
 
 
 class RooflineDevice:
-    """`tp` processors that share each layer of a model and talk for free; see `Device`."""
+    """`tp` processors that share each layer of a model and wait for what they send one another; see `Device`."""
 
     most_requests: int | None = None
     in_order = False
@@ -53,8 +59,10 @@ class RooflineDevice:
                 "quantization_config to null in its config.json"
             )
         self._matrix_bits: Fraction | None = None if share.weights is None else share.weights.mean_bits
-        self._groups = equal_layers(llm, range(share.layers))
+        self.groups = equal_layers(llm, range(share.layers))
         self.routing = expected(self.spec.routing)
+        self.fabric = self.spec.fabric(share.tp, system.name)
+        self.kernels = max(self.spec.kernels_per_layer - llm.parallel_attention, 0)  # one sum of input, attention, FFN
 
     def can_run(self, ops: Sequence[Op]) -> str | None:
         """A roofline runs all."""
@@ -62,12 +70,11 @@ class RooflineDevice:
 
     def step(self, batch: Batch) -> Run:
         """Raises UserError if the batch does not fit."""
-        gpu, llm, share = self.spec, self.llm, self.share
+        share = self.share
         self.check(batch)
-        kernels = max(gpu.kernels_per_layer - llm.parallel_attention, 0)  # one sum of input, attention and FFN
         by_layer = dict[int, Layer]()
-        for group in self._groups:
-            by_layer |= dict.fromkeys(group, self._layer(self.works(batch, group[0]), kernels))
+        for group in self.groups:
+            by_layer |= dict.fromkeys(group, self._layer(self.works(batch, group[0]), self.kernels))
         first, last = self.outside(batch)
         every, spans, at = [*first, *(by_layer[layer] for layer in range(share.layers)), *last], list[Span](), 0
         for one in every:
@@ -75,23 +82,26 @@ class RooflineDevice:
             at += one.time_ps
         if batch.requests and not at:
             raise UserError(f"{self.system.name}: no operator takes 0.5 ns; lower peak_tflops or memory_gb_s")
+        sent = reduce(Sent.plus, (one.sent for one in every), Sent())
         return Run(
             end_ps=at,
             spans=tuple(spans),
             interface_bytes=sum(one.moved_bytes for one in every),
+            link_bytes=sent.all_bytes,
             macs=sum(one.macs for one in every),
             least_ps={
                 "compute": sum(one.compute_ps for one in every),
                 "memory bandwidth": sum(one.memory_ps for one in every),
                 "launches": sum(one.launch_ps for one in every),
+                "link": sum(one.link_ps for one in every),
             },
-            device_j={"power x time": gpu.power_w * (at * S_PER_PS)},
+            device_j=self.joules(at, sent),
             devices=share.tp,
         )
 
     def macs(self, batch: Batch) -> int:
         """Products of all layers."""
-        return sum(len(group) * sum(work.flops // 2 for work in self.works(batch, group[0])) for group in self._groups)
+        return sum(len(group) * sum(work.flops // 2 for work in self.works(batch, group[0])) for group in self.groups)
 
     def works(self, batch: Batch, layer: int) -> Iterator[Work]:
         """The operators of a layer; sparse attention of prompts, or of all, apart from what is left."""
@@ -116,12 +126,19 @@ class RooflineDevice:
         if not self.share.outside:
             return [], []
         found = outside(self.llm, batch, Shard(tp=self.share.tp))
-        first, last = ([self._layer([alone(op)], 1) for op in some if op.kind not in LINKS] for some in found)
+        first, last = ([self._layer([alone(op)], op.kind not in LINKS) for op in some] for some in found)
         return first, last
 
     def _layer(self, made: Iterable[Work], kernels: int) -> Layer:
         gpu, spans, at, compute, memory, flops, total = self.spec, list[Span](), 0, 0, 0, 0, 0.0
+        sent, on_links = Sent(), 0
         for work in made:
+            if work.sends:
+                one = self.sent(work.sends)
+                took = self.link_ps(one)
+                spans.append(Span(at, at + took, work.name, LINK))
+                at, on_links, sent = at + took, on_links + took, sent.plus(one)
+                continue
             moved = self.moved_bytes(work)
             operations_s, bytes_s = ceilings_s(gpu, work.flops, moved)
             took = _whole_ns(max(operations_s, bytes_s))
@@ -129,13 +146,38 @@ class RooflineDevice:
             memory += min(round(bytes_s * PS_PER_S), took)
             spans.append(Span(at, at + took, work.name, PROCESSOR))
             at, flops, total = at + took, flops + work.flops, total + moved
-        if launch := round(kernels * gpu.launch_us * PS_PER_US / PS_PER_NS) * PS_PER_NS:
+        if launch := self.launch_ps(kernels):
             spans.append(Span(at, at + launch, "kernel launch", LAUNCHES))
             at += launch
-        return Layer(spans, at, compute, memory, flops // 2, round(total), launch)
+        return Layer(spans, at, compute, memory, flops // 2, round(total), launch, sent, on_links)
+
+    def launch_ps(self, kernels: int) -> int:
+        """What it costs to launch so many kernels, in whole nanoseconds."""
+        return round(kernels * self.spec.launch_us * PS_PER_US / PS_PER_NS) * PS_PER_NS
+
+    def sent(self, op: Op) -> Sent:
+        """What the devices send one another in an operator."""
+        assert self.fabric is not None
+        return exchanged(self.fabric, op, self.spec.element_bits)
+
+    def link_ps(self, sent: Sent) -> int:
+        """How long devices wait for a collective, in whole nanoseconds: what it costs to begin, and its messages."""
+        return _whole_ns((self.spec.collective_us or 0) * S_PER_US + sent.ps * S_PER_PS) if sent.ps else 0
+
+    def joules(self, end_ps: int, sent: Sent) -> dict[str, float]:
+        """Energy of one device by cause. Its power holds the links of its board (NVLink is in the TDP), so that these
+        are a part of it; what the network draws comes on top."""
+        whole = self.spec.power_w * (end_ps * S_PER_PS)
+        if self.fabric is None:
+            return {"power x time": whole}
+        near = sent._replace(far_bytes=0).pj(self.fabric) * J_PER_PJ / self.share.tp
+        every = sent.pj(self.fabric) * J_PER_PJ / self.share.tp
+        return {"power x time": max(whole - near, 0.0), "link": every}
 
     def work_ps(self, work: Work) -> int:
         """Time of an operator, in whole nanoseconds."""
+        if work.sends:
+            return self.link_ps(self.sent(work.sends))
         return _whole_ns(max(ceilings_s(self.spec, work.flops, self.moved_bytes(work))))
 
     def moved_bytes(self, work: Work) -> float:

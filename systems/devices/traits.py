@@ -10,7 +10,7 @@ from pimloom.arch.attacc import AttAccSystem
 from pimloom.arch.cent import CentSystem
 from pimloom.arch.composition import ComposedSystem
 from pimloom.arch.duplex_system import DuplexSystem
-from pimloom.arch.system import PimSystem, System
+from pimloom.arch.system import PimSystem, RooflineSystem, System
 
 
 class Deployed(NamedTuple):
@@ -28,7 +28,7 @@ class Traits(NamedTuple):
     options of a batch; never; or it has a result of its own altogether. channels: requests live in channels, and
     policies place them; pipelines: groups of devices one behind the other; released: its own simulator can be
     reproduced; departures: by settings of the system, each of which is one; lists: an iteration of a list of
-    contexts has a result of its own; sending: what is left out where devices send one another something; not_here:
+    contexts has a result of its own; not_here:
     what of embedding, LM head and sampling is not done on it; static: what its static power is; shared: whether
     several devices can share a layer of a system; own_devices: how many do unless asked otherwise, as its own file
     has it, at own_place; deployed: what there is of a system with so many; beyond: contexts beyond a model's
@@ -42,7 +42,6 @@ class Traits(NamedTuple):
     pipelines: bool
     released: bool
     lists: bool
-    sending: str = ""
     not_here: str = ""
     static: str = ""
     shared: Callable[[System], bool] = lambda system: True
@@ -79,7 +78,7 @@ TRAITS = {
         pipelines=False,
         released=False,
         lists=True,
-        sending="what devices send one another takes no time",
+        shared=lambda system: system.of_kind(RooflineSystem).link is not None,
     ),
     "composed": Traits(
         "composed",

@@ -7,6 +7,7 @@ from pimloom.arch.attacc import AttAccSystem
 from pimloom.arch.composition import ComposedSystem
 from pimloom.arch.composition_check import hands_over
 from pimloom.arch.duplex_system import DuplexSystem
+from pimloom.arch.link import Link
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.part import Part
 from pimloom.arch.pim_system import PimSystem
@@ -47,7 +48,19 @@ def energy_note(system: System, tp: int, *, told: bool) -> str | None:
 
     What does not work needs no figure, so that a system which lacks some may have its energy told.
     """
-    return standby_note(system) if told else why_no_energy(system, tp)
+    if not told:
+        return why_no_energy(system, tp)
+    unknown = ", ".join(unknown_links(system, tp))
+    links = f"energy is without {unknown}, which is not known" if unknown else None
+    return "; ".join(filter(None, (standby_note(system), links))) or None
+
+
+def unknown_links(system: System, tp: int) -> list[str]:
+    """Places of links that so many devices use, and whose energy no file gives."""
+    link, domain, network = (getattr(system.spec, name, None) for name in ("link", "domain", "network"))
+    far = domain is not None and tp > domain
+    used = {"link": link if tp > 1 else None, "network": network if far else None}
+    return [f"{name}.pj_per_bit" for name, one in used.items() if isinstance(one, Link) and one.pj_per_bit is None]
 
 
 def standby_note(system: System) -> str | None:

@@ -180,11 +180,9 @@ def _comparison(
 ) -> Comparison:
     """Who is the first, and by what."""
     ran = sorted((one for one in found if one.latency_s is not None), key=lambda one: one.latency_s or 0.0)
-    several = [one.system for one in ran if (one.tp or 1) > 1]
-    sending = {system.name: traits(system.kind).sending for system in systems}
     least = ranking({one.system: one.energy_by_cell for one in ran})
     by = first_by_size(systems, ran, least)
-    reason = why(ran, [one for one in several if sending[one]], len(found))
+    reason = why(ran, len(found))
     return Comparison(
         model=llm.name,
         batch=wanted.batch,
@@ -308,7 +306,7 @@ def notes(
     alike: dict[str, list[str]] = {}
     for system, row in zip(systems, found, strict=True):
         has, there = traits(system.kind), row.reason is None
-        applies = {has.not_here: wanted.outside, has.sending: (row.tp or 1) > 1, WHOLE_MODEL: has.sequence == "own"}
+        applies = {has.not_here: wanted.outside, WHOLE_MODEL: has.sequence == "own"}
         applies |= {has.static: "npu_static" in (row.energy_by_cause_j or {})}
         applies |= {area_note(system) or "": bool(row.area_mm2)}
         applies |= dict.fromkeys(beyond(llm, longest(wanted)), has.beyond)

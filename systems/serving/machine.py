@@ -13,11 +13,11 @@ from pimloom.mappers.kv_pages import CacheRoom, KvPages, KvTokens
 from pimloom.systems.devices.device import Device, Share, device_of
 from pimloom.systems.devices.formats import refuse_quantized
 from pimloom.systems.devices.npu_pim.device import NpuDevice, decode_in_channels
-from pimloom.systems.devices.npu_pim.gpu import serve_gpu
 from pimloom.systems.devices.npu_pim.laid import channel_of, estimate_of
 from pimloom.systems.devices.npu_pim.parallel import check_pipeline, heaviest, serve_on_devices, stage_ranges
 from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.devices.npu_pim.share import REMEDY, first_row, shard_of, tokens_that_fit, weight_bytes
+from pimloom.systems.devices.roofline_served import serve_gpu
 from pimloom.systems.devices.run import Run
 from pimloom.systems.devices.shown import Shown, few
 from pimloom.systems.devices.traits import settled, traits

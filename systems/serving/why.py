@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 MOSTLY = 0.5  # of a phase's time: what takes less does not bound it
 
 
-def why(ran: Sequence["Compared"], sending_free: Sequence[str] = (), asked: int = 2) -> str:
+def why(ran: Sequence["Compared"], asked: int = 2) -> str:
     """Why the first of the systems that ran, the fastest first, is the first: where it gains on the next one.
-    sending_free: systems whose devices send one another something in no time; asked: how many were to run it."""
+    asked: how many were to run it."""
     first = ran[0]
     if len(ran) == 1:
         return f"Only {first.system} can run this workload." if asked > 1 else f"{first.system} has none beside it."
@@ -28,12 +28,10 @@ def why(ran: Sequence["Compared"], sending_free: Sequence[str] = (), asked: int 
     lost = [name for name, gain in gains.items() if gain < 0]
     but = f", though it loses {_ms(-gains[lost[0]])} in {said[lost[0]]}" if lost else ""
     times = figure(second.latency_s / first.latency_s, 3)
-    unlike = first.system in sending_free and second.system not in sending_free
-    free = f" What devices send takes no time on {first.system}, and is in that of {second.system}." * unlike
     return (
         f"{_sized(first)} ends first, {times} times as fast as {_sized(second)}: it "
         f"gains {_ms(gains[gained])} in {said[gained]}{but}. In {said[gained]} {_bounded(first, gained)}; "
-        f"{_bounded(second, gained)}.{free}"
+        f"{_bounded(second, gained)}."
     )
 
 

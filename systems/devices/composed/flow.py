@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from pimloom.arch.composition import PEERS, ComposedSystem, Wire
 from pimloom.arch.error import UserError
-from pimloom.arch.link import Link
+from pimloom.arch.link import Fabric, Link
 from pimloom.arch.units import BITS_PER_BYTE, ceil_div
 from pimloom.cycle_sim.link import bits_ps, latency_ps
 from pimloom.systems.devices.composed.nodes import Node
@@ -86,8 +86,8 @@ class Flow:
         op, price, lag, link, sent = node.ops[-1], node.price, 0, "", 0
         if node.unit == PEERS:
             assert self.spec.peers is not None
-            ps, sent = exchanged(self.spec.peers, op)
-            price, link = Price(ps), PEERS
+            passed = exchanged(Fabric(self.spec.peers), op)
+            price, link, sent = Price(passed.ps), PEERS, passed.all_bytes
         task = Task(node.unit, price.ps, tuple(sorted(after)), lag)
         name = node.name.partition("[")[0] if len(node.ops) == 1 else "self_attn.attention"
         self.work.append(Work(task, name, order, price, link, sent))

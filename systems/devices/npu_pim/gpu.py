@@ -1,37 +1,27 @@
-"""One decode iteration of a batch on GPUs that never wait: each operator at its roofline, one after the other.
+"""Operators of a decoder layer on a GPU: stages and operators are those of an NPU without PIM.
 
-Stages and operators are those of an NPU without PIM. Cycles are nanoseconds. Memory is read and written once for each
-operator; a fused attention keeps its logits on the chip. GPUs that share a layer talk for free. Energy is power x time.
+Memory is read and written once for each operator; a fused attention keeps its logits on the chip.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
-
-import numpy as np
 
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.routing import UNIFORM
-from pimloom.arch.system import RooflineSystem, System
-from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, PS_PER_NS, PS_PER_US, S_PER_PS
-from pimloom.arch.version import __version__
-from pimloom.cycle_sim.roofline import work_s
-from pimloom.systems.devices.npu_pim.contexts import attended
-from pimloom.systems.devices.npu_pim.energy import ledger
 from pimloom.systems.devices.npu_pim.parts import batch_of, on_device, parts_of, title, values_in_keys
-from pimloom.systems.devices.npu_pim.served import LayerKind, Served, of_all, served_digest, sums
-from pimloom.systems.devices.npu_pim.share import check_memory
 from pimloom.workload.batch import Batch
-from pimloom.workload.derive import equal_layers, layer_ops
-from pimloom.workload.op import Moved, Op
-from pimloom.workload.routing import Chosen, Expectation, expected
+from pimloom.workload.derive import layer_ops
+from pimloom.workload.op import LINKS, Moved, Op
+from pimloom.workload.routing import Chosen, Expectation
 from pimloom.workload.shard import Shard
 
-ALIKE = Expectation(UNIFORM)
+ALIKE, ALL_REDUCE = Expectation(UNIFORM), "all-reduce"
 
 
 class Work(NamedTuple):
     """An operator: its stage, its name, its operations, and the elements that it reads and writes; of them those of
-    cached keys and values, and of a layer's matrices, whose weights have `weight_bits`, None: as wide as all."""
+    cached keys and values, and of a layer's matrices, whose weights have `weight_bits`, None: as wide as all. sends:
+    what devices send one another, in place of operations."""
 
     stage: str
     name: str
@@ -40,6 +30,7 @@ class Work(NamedTuple):
     cached: int = 0
     weights: int = 0
     weight_bits: float | None = None
+    sends: Op | None = None
 
     def bits(self, llm: LlmSpec, element_bits: int) -> float:
         """Of what it reads and writes."""
@@ -47,75 +38,6 @@ class Work(NamedTuple):
             return self.elements * element_bits
         narrow = self.weights * (element_bits - (self.weight_bits or element_bits))
         return self.elements * element_bits - narrow - self.cached * (element_bits - llm.cache_bits(element_bits))
-
-
-def serve_gpu(
-    system: System, llm: LlmSpec, tokens: np.ndarray, *, tp: int, layers: int, new: np.ndarray | None = None
-) -> Served:
-    """Decode one token of each request, with contexts of `tokens`, on `tp` GPUs, or compute the last `new` tokens of
-    each context in one pass. Raises UserError."""
-    gpu = system.of_kind(RooflineSystem)
-    batch, context = len(tokens), int(attended(llm, tokens).sum())
-    check_memory(llm, tp, layers, tokens.tolist(), gpu.element_bits, gpu.memory_bytes)
-    kinds = []
-    for group in equal_layers(llm, range(layers)):
-        requests = batch_of(tokens.tolist(), None if new is None else new.tolist())
-        work = batch_work(llm, tp, requests, group[0], expected(gpu.routing))
-        stages, operators = _times(gpu, llm, work)
-        kinds.append(LayerKind(group[0], group[0], dict.fromkeys(stages, len(group)), stages, operators))
-    stages = sums([kind.stages_cyc for kind in kinds])
-    total, iteration = sum(stages.values()), sum(of_all(kind.stages_cyc, kind.runs) for kind in kinds)
-    iteration_s = iteration * PS_PER_NS * S_PER_PS
-    joules = gpu.power_w * iteration_s
-    simulated_j = joules / layers if len(kinds) == 1 else joules * total / iteration
-    return Served(
-        system=system.name,
-        model=llm.name,
-        fidelity="physical",
-        batch=batch,
-        tokens=context,
-        tp=tp,
-        layers=layers,
-        model_layers=llm.num_hidden_layers,
-        clock_ps=PS_PER_NS,
-        stages_cyc=stages,
-        operators_cyc=sums([kind.operators_cyc for kind in kinds]),
-        total_cyc=total,
-        iteration_cyc=iteration,
-        tokens_per_s=batch / iteration_s,
-        commands={},
-        memory_requests=0,
-        energy_pj_by_cause=ledger(system.name, {"power x time": simulated_j / J_PER_PJ}).pj,
-        iteration_energy_by_cause_j={"power x time": joules},
-        iteration_energy_j=joules,
-        energy_per_token_j=tp * joules / batch,
-        power_w=gpu.power_w,
-        allreduce_s=0.0,
-        allreduce_exposed_s=0.0,
-        link_bytes=0,
-        link_j=0.0,
-        spec_digest=served_digest(system, llm, tokens, None, new, tp=tp, layers=layers, fidelity="physical"),
-        version=__version__,
-        layer_kinds=tuple(kinds) if len(kinds) > 1 else (),
-    )
-
-
-def _times(gpu: RooflineSystem, llm: LlmSpec, work: Iterable[Work]) -> tuple[dict[str, int], dict[str, int]]:
-    """Of a layer's stages and of its operators [ns]."""
-    stages, times = dict.fromkeys("ABE", 0), dict[str, int]()
-    for each in work:
-        moved = each.bits(llm, gpu.element_bits) / BITS_PER_BYTE
-        ns = round(work_s(gpu, each.flops, moved) / (PS_PER_NS * S_PER_PS))
-        key, n = f"{each.stage}.{each.name}", 2
-        while key in times:
-            key, n = f"{each.stage}.{each.name}.{n}", n + 1
-        times[key] = ns
-        stages[each.stage] += ns
-    kernels = max(gpu.kernels_per_layer - llm.parallel_attention, 0)  # one sum of input, attention and FFN
-    if launch := round(kernels * gpu.launch_us * PS_PER_US / PS_PER_NS):
-        times["E.launches"] = launch
-        stages["E"] += launch
-    return stages, times
 
 
 def layer_work(
@@ -129,12 +51,14 @@ def layer_work(
 def batch_work(llm: LlmSpec, tp: int, batch: Batch, layer: int, routing: Chosen = ALIKE) -> Iterator[Work]:
     """The same of a batch; routing: how its tokens choose experts."""
     parts = parts_of(layer_ops(llm, batch, Shard(tp=tp), layer, routing=routing))
-    yield from (_work("A", op) for op in on_device(parts.before))
+    yield from (_work("A", op) for op in on_device(parts.before, links=True))
     yield Work("B", "fused_mha", *_attention(parts.attention))
-    yield from (_work("E", op) for op in on_device(parts.behind))
+    yield from (_work("E", op) for op in on_device(parts.behind, links=True))
 
 
 def _work(stage: str, op: Op) -> Work:
+    if op.kind in LINKS:
+        return Work(stage, ALL_REDUCE, 0, 0, sends=op)
     moved = op.moved
     weights = moved.weights if op.kind == "gemm" else 0
     return Work(stage, title(op), *_asked(op, moved), weights, op.weight_bits)
@@ -157,6 +81,8 @@ def _attention(core: Sequence[Op]) -> tuple[int, int, int]:
 
 def alone(op: Op) -> Work:
     """An operator before or behind the layers."""
+    if op.kind in LINKS:
+        return Work("", op.name, 0, 0, sends=op)
     narrow = (0, None) if op.weight_bits is None else (op.moved.weights, op.weight_bits)
     return Work("", op.name, *_asked(op, op.moved), *narrow)
 

@@ -6,7 +6,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.system import System
-from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, ceil_div
+from pimloom.arch.units import J_PER_PJ, ceil_div
 from pimloom.energy.ledger import EnergyError
 from pimloom.energy.npu_pim import has_currents, npu_pj
 from pimloom.systems.devices.npu_pim.alone import ArraysAlone, Took, without_its_pim
@@ -54,15 +54,16 @@ class Outside:
 
     def _sent(self, op: Op) -> Run:
         """Devices wait for what they send one another."""
-        link, clock_ps, tp = self._spec.link, self._part.tCK_ps, self._shard.tp
-        exact_ps, sent = exchanged(link, op)
-        waits = ceil_div(exact_ps, clock_ps)
+        clock_ps, tp = self._part.tCK_ps, self._shard.tp
+        fabric = self._spec.fabric(tp, self.system.name)
+        sent = exchanged(fabric, op)
+        waits = ceil_div(sent.ps, clock_ps)
         idle = idle_pj(self._spec, self._part, waits)
-        on_links = {"link": sent * BITS_PER_BYTE * link.pj_per_bit / tp}
+        on_links = {"link": sent.pj(fabric) / tp}
         return Run(
             end_ps=waits * clock_ps,
             spans=(Span(0, waits * clock_ps, op.name, LINK),),
-            link_bytes=sent,
+            link_bytes=sent.all_bytes,
             least_ps={"link": waits * clock_ps},
             device_j=self._joules(None if idle is None else idle | on_links),
             devices=tp,

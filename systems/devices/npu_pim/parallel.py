@@ -74,7 +74,7 @@ def serve_on_devices(
     latency = 0 if silent else ceil_div(latency_ps(shard.system.link), clock_ps)
     found = flow([[run.iteration_cyc for run in row] for row in runs], waits, latency)
     sent_bytes = (pp - 1) * tp * sum(sends)
-    sent_j = sent_bytes * BITS_PER_BYTE * shard.system.link.pj_per_bit * J_PER_PJ
+    sent_j = sent_bytes * BITS_PER_BYTE * (shard.system.link.pj_per_bit or 0) * J_PER_PJ
     ledger(system.name, {"link": sent_j / J_PER_PJ})  # refuses what is no energy
     whole = _together(runs, found, layers, sent_bytes, sent_j)
     return msgspec.structs.replace(whole, spec_digest=asked)

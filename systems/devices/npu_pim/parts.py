@@ -49,10 +49,10 @@ def parts_of(made: Sequence[Op]) -> Parts:
     return Parts(before, tuple(core), tuple(op for op in made if op.name not in wanted | named))
 
 
-def on_device(made: Sequence[Op]) -> Iterator[Op]:
+def on_device(made: Sequence[Op], *, links: bool = False) -> Iterator[Op]:
     """Those that take time on a device, one behind the other: each expert by itself, its matrices and what is between
-    them."""
-    there = [op for op in made if op.kind not in (*FREE, *LINKS)]
+    them. links: with what devices send one another."""
+    there = [op for op in made if op.kind not in FREE and (links or op.kind not in LINKS)]
     for experts, group in groupby(there, lambda op: op.name.startswith("mlp.experts.") and bool(op.each)):
         some = list(group)
         if not experts:

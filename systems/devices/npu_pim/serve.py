@@ -10,7 +10,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.system import System
-from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS
+from pimloom.arch.units import J_PER_PJ, S_PER_PS
 from pimloom.arch.version import __version__
 from pimloom.cycle_sim.npu_pim.machine import PimError, Ran, run
 from pimloom.energy.ledger import EnergyError
@@ -119,7 +119,7 @@ def served_of(found: Iteration, system: System, *, fidelity: str, spec_digest: s
     sent_bytes = sum(of_all(one.talk.sent_bytes, one.times) for one in each)
     iteration = sum(of_all(one.stages, one.times) for one in each) + exposed
     iteration_s = iteration * clock_ps * S_PER_PS
-    link_j = sent_bytes * BITS_PER_BYTE * shard.system.link.pj_per_bit * J_PER_PJ
+    link_j = sum(of_all(one.talk.sent_pj, one.times) for one in each) * J_PER_PJ
     try:
         by_stage = [(stage_energy(one.laid.layer, part, one.ran, one.stages), one.times) for one in each]
         waits = idle_pj(shard.system, part, exposed)

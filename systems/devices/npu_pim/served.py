@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from math import fsum
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -111,7 +111,10 @@ def served_digest(
     return spec_digest(system, llm, tokens=tokens.tolist(), channel=placed, **({"pp": 1} | options))
 
 
-def of_all(by_stage: Mapping[str, int], times: Mapping[str, int]) -> int:
+Number = TypeVar("Number", int, float)
+
+
+def of_all(by_stage: Mapping[str, Number], times: Mapping[str, int]) -> Number:
     """Sum over all layers of what a stage has."""
     return sum(n * times[name] for name, n in by_stage.items())
 

@@ -47,16 +47,14 @@ def overlapping(wanted: Wanted, llm: LlmSpec, requests: Requests, source: Source
     link = wanted.link
     kind, given = parse_overlap(text)
     settings = settings_of(kind, given, source.load(wanted.system, wanted.settings or ()))
+    if link is not None:
+        raise UserError(f"--link {link}: {wanted.system} has a link of its own; leave it out, or --set link.gbps=...")
     if kind == "sub-batches":
-        if link is not None:
-            raise UserError(
-                f"--link {link}: {wanted.system} has a link of its own; leave it out, or --set link.gbps=..."
-            )
         return prepared(wanted._replace(settings=[*(wanted.settings or ()), *settings]), llm, requests, source)
     return prepared(
         wanted, llm, requests, source._replace(maker=device_of),
-        wrap=lambda device, system: overlapped(text, device, link, wanted.tp),
-        more={"overlap": text, "link": link},
+        wrap=lambda device, system: overlapped(text, device),
+        more={"overlap": text},
     )  # fmt: skip
 
 

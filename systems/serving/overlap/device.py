@@ -1,10 +1,10 @@
 """A processor at its roofline whose operators overlap, as a device."""
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import NamedTuple
 
-from pimloom.arch.link import Link
-from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS
+from pimloom.cycle_sim.link import Sent
 from pimloom.systems.devices.device import Capacity
 from pimloom.systems.devices.roofline import RooflineDevice
 from pimloom.systems.devices.run import Run, Span
@@ -29,14 +29,14 @@ class Overlap(NamedTuple):
 
 
 class Overlapped:
-    """See `Device`. link: between the `tp` devices of a layer; None: they talk for free."""
+    """See `Device`."""
 
     most_requests: int | None = None
     in_order = False
     exact_steps = 256
 
-    def __init__(self, device: RooflineDevice, how: Overlap, link: Link | None) -> None:
-        self.device, self.how, self.link = device, how, link
+    def __init__(self, device: RooflineDevice, how: Overlap) -> None:
+        self.device, self.how = device, how
 
     def can_run(self, ops: Sequence[Op]) -> str | None:
         """All."""
@@ -72,7 +72,7 @@ class Overlapped:
         for part in parts:
             before = chains[-1] if part.follows else None
             weave = None if units is None else Weave(units, batch.rows)
-            chains.append(chain_of(self.device, part.batch, over(self.link), weave, before))
+            chains.append(chain_of(self.device, part.batch, over(self.device), weave, before))
         found = schedule([chain.tasks for chain in chains])
         first, last = self.device.outside(batch)
         begin = sum(one.time_ps for one in first)
@@ -80,23 +80,21 @@ class Overlapped:
         moved, sent = total(chains)
         moved += sum(one.moved_bytes for one in (*first, *last))
         devices, ends = self.device.share.tp, (*first, *last)
-        joules = {"power x time": self.device.spec.power_w * (end * S_PER_PS)}
-        if self.link and sent:
-            joules["link"] = sent * BITS_PER_BYTE * self.link.pj_per_bit * J_PER_PJ / devices
+        sent = reduce(Sent.plus, (one.sent for one in ends), sent)
         work = dict(zip(RESOURCES, found.work, strict=True)) if found.work else dict.fromkeys(RESOURCES, 0.0)
         return Run(
             end_ps=end,
             spans=tuple(_spans(found, begin)),
             interface_bytes=round(moved),
-            link_bytes=sent,
+            link_bytes=sent.all_bytes,
             macs=sum(one.macs for one in ends) + self.device.macs(batch),
             least_ps={
                 "compute": round(work["compute"]) + sum(one.compute_ps for one in ends),
                 "memory bandwidth": round(work["memory"]) + sum(one.memory_ps for one in ends),
-                "link": round(work["link"]),
+                "link": round(work["link"]) + sum(one.link_ps for one in ends),
                 "launches": round(work["launches"]) + sum(one.launch_ps for one in ends),
             },
-            device_j=joules,
+            device_j=self.device.joules(end, sent),
             devices=devices,
         )
 

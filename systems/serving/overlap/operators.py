@@ -2,15 +2,15 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from itertools import groupby
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from pimloom.arch.link import Link
-from pimloom.arch.units import PS_PER_NS, PS_PER_S, PS_PER_US, ceil_div
+from pimloom.arch.units import PS_PER_S, ceil_div
+from pimloom.cycle_sim.link import Sent
 from pimloom.cycle_sim.roofline import ceilings_s
-from pimloom.systems.devices.npu_pim.exchange import exchanged
 from pimloom.systems.devices.npu_pim.gpu import Work
 from pimloom.systems.devices.npu_pim.parts import FREE, on_device, parts_of
 from pimloom.systems.devices.roofline import RooflineDevice
@@ -26,11 +26,11 @@ FUSED = ("norm", "residual")  # what a fused collective does on its way [seconda
 
 
 class Talk(NamedTuple):
-    """What the devices of a group send one another: how long, and bytes over all links; norms: whether the norm behind
-    it is in that time."""
+    """What the devices of a group send one another: how long, and what; norms: whether the norm behind it is in that
+    time."""
 
     ps: int
-    sent_bytes: int
+    sent: Sent = Sent()
     norms: bool = False
 
 
@@ -41,7 +41,7 @@ class Chain(NamedTuple):
     tasks: list[Task]
     ready: list[int]
     moved_bytes: float
-    sent_bytes: int
+    sent: Sent
 
 
 class Weave(NamedTuple):
@@ -74,7 +74,7 @@ Said = Callable[[Op], Talk]  # what devices send one another
 def works_of(device: RooflineDevice, batch: Batch, layer: int) -> Iterator[Named | Op]:
     """A layer's operators in order; what goes over links is an `Op` alone."""
     parts = parts_of(layer_ops(device.llm, batch, Shard(tp=device.share.tp), layer, routing=device.routing))
-    works = list(device.works(batch, layer))
+    works = [work for work in device.works(batch, layer) if not work.sends]
     before, behind = list(on_device(parts.before)), list(on_device(parts.behind))
     yield from (Named(work, op) for work, op in zip(works, before, strict=False))
     yield from (Named(work) for work in works[len(before) : len(works) - len(behind)])
@@ -92,9 +92,14 @@ def works_of(device: RooflineDevice, batch: Batch, layer: int) -> Iterator[Named
             yield Named(*left.popleft(), groups=experts)
 
 
-def over(link: Link | None) -> Said:
-    """A ring of links; None: devices talk for free."""
-    return lambda op: Talk(*exchanged(link, op)) if link else Talk(0, 0)
+def over(device: RooflineDevice) -> Said:
+    """The links of a device."""
+
+    def said(op: Op) -> Talk:
+        sent = device.sent(op)
+        return Talk(device.link_ps(sent), sent)
+
+    return said
 
 
 def chain_of(
@@ -106,9 +111,8 @@ def chain_of(
 ) -> Chain:
     """All layers. weave: as TokenWeave has it; follows: the chain of the part before,
     whose prompt goes on here."""
-    tasks, ready, moved, sent, gpu, llm = list[Task](), list[int](), 0.0, 0, device.spec, device.llm
-    kernels = max(gpu.kernels_per_layer - llm.parallel_attention, 0)
-    launch = round(kernels * gpu.launch_us * PS_PER_US / PS_PER_NS) * PS_PER_NS
+    tasks, ready, moved, sent, llm = list[Task](), list[int](), 0.0, Sent(), device.llm
+    launch = device.launch_ps(device.kernels)
     alike = {layer: group[0] for group in equal_layers(llm, range(device.share.layers)) for layer in group}
     known, rows = dict[int, list[Op | Made]](), batch.rows
 
@@ -122,7 +126,7 @@ def chain_of(
         for one in known[first]:
             if isinstance(one, Op):
                 talk = said(one)
-                sent += talk.sent_bytes
+                sent = sent.plus(talk.sent)
                 tasks.append(Task("all-reduce", float(talk.ps), (0.0, 0.0, 1.0, 0.0)))
                 fused, within = weave is not None, talk.norms
                 continue
@@ -163,6 +167,6 @@ def _task(device: RooflineDevice, each: Named, rows: int, weave: Weave | None) -
     return Task(work.name, max(compute_s * slower, memory_s) * PS_PER_S, (1.0, 0.0, 0.0, 0.0))  # units are its own
 
 
-def total(chains: Sequence[Chain]) -> tuple[float, int]:
-    """Bytes of memory and over links of all."""
-    return sum(one.moved_bytes for one in chains), sum(one.sent_bytes for one in chains)
+def total(chains: Sequence[Chain]) -> tuple[float, Sent]:
+    """Bytes of memory, and what goes over links, of all."""
+    return sum(one.moved_bytes for one in chains), reduce(Sent.plus, (one.sent for one in chains), Sent())

@@ -5,14 +5,12 @@ from collections.abc import Mapping
 
 from pimloom.arch.document import nearest
 from pimloom.arch.error import UserError
-from pimloom.arch.link import Link
 from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.system import System
 from pimloom.systems.devices.device import Device
 from pimloom.systems.devices.roofline import RooflineDevice
 from pimloom.systems.serving.overlap.device import Overlap, Overlapped
 from pimloom.systems.serving.overlap.waves import Units
-from pimloom.systems.serving.pools.written import parse_link
 
 KINDS = ("serial", "nanoflow", "tokenweave", "sub-batches")
 KEYS = {
@@ -64,22 +62,14 @@ def settings_of(kind: str, given: Mapping[str, int], system: System) -> list[str
     return [f"interleave.sub_batches={given.get('parts', 2)}"]
 
 
-def overlapped(text: str, device: Device, link: str | None, tp: int) -> Device:
+def overlapped(text: str, device: Device) -> Device:
     """The device whose operators overlap so. Raises UserError."""
     kind, given = parse_overlap(text)
     assert isinstance(device, RooflineDevice)
-    if tp > 1 and link is None:
-        raise UserError(
-            f"--overlap {kind}: {tp} devices send one another what they add up; give --link, such as nvlink"
-        )
-    if tp == 1 and link is not None:
-        raise UserError(f"--link {link}: one device sends nothing; leave it out, or take more (--tp)")
-    between = None if link is None else parse_link(link)
-    ring = between and Link(between.gbps, between.latency_ns, between.pj_per_bit or 0.0, "ring")
     units = None
     if kind == "tokenweave":
         asked = UNITS | dict(given)
         if asked["collective"] >= asked["units"]:
             raise UserError(f"--overlap {text}: collective: expected fewer than all {asked['units']} units")
         units = Units(asked["collective"], asked["units"])
-    return Overlapped(device, Overlap(kind, given.get("parts"), units, given.get("offset", 0)), ring)
+    return Overlapped(device, Overlap(kind, given.get("parts"), units, given.get("offset", 0)))

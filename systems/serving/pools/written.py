@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from pimloom.arch.document import nearest
 from pimloom.arch.error import UserError
+from pimloom.arch.load import NAMED_LINKS, link_names, load_tree
 
 SPLIT = r"\s*:\s*(?:tp|pp)\s*\d{1,6}"
 ONE = rf"\s*=\s*([^*,=]+?)\s*(?:\*\s*(\d{{1,6}}))?((?:{SPLIT})*)\s*"
@@ -35,9 +36,6 @@ class Link(NamedTuple):
     pj_per_bit: float | None = None
 
 
-NAMED = {"nvlink": Link(2400, 600, 5)}  # NVLink 3, as arch/systems/neupims.yaml has it, with its sources
-
-
 class Pools(NamedTuple):
     """Both, and the link."""
 
@@ -47,18 +45,18 @@ class Pools(NamedTuple):
 
 
 def parse_link(text: str) -> Link:
-    """A name, or a rate with its latency and energy if they are to count. Raises UserError.
+    """A name in arch/fabrics/links.yaml, or a rate with its latency and energy if they are to count. Raises UserError.
 
-    >>> parse_link("nvlink"), parse_link("25Gb/s,2000ns")
-    (Link(gbps=2400, latency_ns=600, pj_per_bit=5), Link(gbps=25.0, latency_ns=2000.0, pj_per_bit=None))
+    >>> parse_link("nvlink3"), parse_link("25Gb/s,2000ns")
+    (Link(gbps=2400, latency_ns=600, pj_per_bit=1.3), Link(gbps=25.0, latency_ns=2000.0, pj_per_bit=None))
     """
-    if text in NAMED:
-        return NAMED[text]
+    if text in (named := link_names()):
+        return Link(*(load_tree(NAMED_LINKS)[0][text][key] for key in Link._fields))
     found = LINK.fullmatch(text)
     if not found or not float(found[1]) > 0:
         raise UserError(
             f"--link {text}: expected Gb/s above 0, such as 400Gb/s or 400Gb/s,600ns,5pJ/bit, or a name: "
-            f"{', '.join(NAMED)}{nearest(text, NAMED)}"
+            f"{', '.join(named)}{nearest(text, named)}"
         )
     return Link(float(found[1]), float(found[2] or 0), None if found[3] is None else float(found[3]))
 
@@ -71,9 +69,8 @@ def parse_pools(text: str, link: str | None) -> Pools | None:
     """
     if "=" not in text:
         if link is not None:
-            raise UserError(
-                f"--link {link}: is between pools, such as {SUCH_AS}; leave it out, or say what --overlap is"
-            )
+            said = f"is between pools, such as {SUCH_AS}; leave it out, or --set link.gbps=... of a system"
+            raise UserError(f"--link {link}: {said}")
         return None
     if not (match := WRITTEN.fullmatch(text)):
         raise UserError(f"{text}: {_wrong(text)}; expected one system, or pools such as {SUCH_AS}")
