@@ -9,11 +9,12 @@ import msgspec
 
 from pimloom.arch.document import SET
 from pimloom.arch.error import UserError
+from pimloom.arch.link import Link
 from pimloom.arch.load import Source, load_yaml
 from pimloom.arch.names import find
 from pimloom.arch.part import NonNegative, Part, Positive, PositiveFloat
 from pimloom.arch.part_file import load_part
-from pimloom.arch.units import BYTES_PER_GB, FLOP_PER_TFLOP, HZ_PER_MHZ, S_PER_US
+from pimloom.arch.units import BITS_PER_BYTE, BYTES_PER_GB, FLOP_PER_TFLOP, HZ_PER_MHZ, PS_PER_NS, S_PER_PS
 
 OPS_PER_MAC = 2  # a product and a sum
 
@@ -50,37 +51,29 @@ class DramPim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Links(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What joins devices in a node, and nodes."""
+    """What joins devices in a node, each to the next in a ring, and nodes."""
 
     MEANING: ClassVar[Mapping[str, str]] = {
-        "node_gb_s": "between devices of a node, each way [GB/s]",
-        "node_latency_us": "of a message between them [us]",
-        "network_gb_s": "between nodes, each way [GB/s]",
-        "network_latency_us": "of a message between them [us]",
+        "node": "between devices of a node: a name in arch/fabrics/links.yaml, or its keys",
+        "network": "between nodes, as `node`",
     }
 
-    node_gb_s: PositiveFloat
-    node_latency_us: PositiveFloat
-    network_gb_s: PositiveFloat
-    network_latency_us: PositiveFloat
+    node: Link
+    network: Link
 
     def hop_s(self, size_bytes: float, *, network: bool = False) -> float:
         """Time of one message."""
-        gb_s, us = (self.network_gb_s, self.network_latency_us) if network else (self.node_gb_s, self.node_latency_us)
-        return us * S_PER_US + size_bytes / (gb_s * BYTES_PER_GB)
+        link = self.network if network else self.node
+        return link.latency_ns * PS_PER_NS * S_PER_PS + size_bytes * BITS_PER_BYTE / (link.gbps * BYTES_PER_GB)
 
 
 class DuplexEnergy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a device takes beside its memory commands and MACs."""
+    """What a device takes beside its memory commands, MACs and links."""
 
     MEANING: ClassVar[Mapping[str, str]] = {
-        "node_pj_per_bit": "a bit between devices of a node [pJ/bit]; null: not counted",
-        "network_pj_per_bit": "a bit between nodes [pJ/bit]; null: not counted",
         "static_w": "power at rest, of a device [W]; null: not counted",
     }
 
-    node_pj_per_bit: NonNegative | None
-    network_pj_per_bit: NonNegative | None
     static_w: NonNegative | None
 
 

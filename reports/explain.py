@@ -189,6 +189,8 @@ def all_fields() -> Mapping[str, str]:
         ("device.bank_pim", DramPim),
         ("device.bank_group_pim", DramPim),
         ("device.links", Links),
+        ("device.links.node", Link),
+        ("device.links.network", Link),
         ("device.energy", DuplexEnergy),
         ("", ComposedSystem),
         ("memories.NAME", PartMemory),

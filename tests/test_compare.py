@@ -118,7 +118,7 @@ def test_nobody_can(tmp_path):
     full = tmp_path / "full.yaml"
     full.write_text(re.sub(r"memory_bytes: \d+", "memory_bytes: 1000", (ROOT / "arch/systems/t4.yaml").read_text()))
     other = "; full cannot run it: --model gpt2: its weights take 0.16 GiB, and full has 0.00 GiB, which leaves no "
-    other += "room for keys and values; take more devices (--tp), a smaller model or more memory"
+    other += "room for keys and values; take a smaller model or more memory"
     for systems, others in (("pim_gpt", ""), (f"pim_gpt,{full}", other)):
         done = call("compare", systems, *work)
         assert (done.code, done.out, done.err) == (2, "", f"pimloom: {said}{others}\n")

@@ -206,7 +206,8 @@ CHANGES = {  # every key of the toy: another value, with which another run comes
     "runs.decode.gemm": ("cpu", ""), "runs.decode.score": ("cpu", "keys and values lie in one memory"),
     "runs.decode.value": ("cpu", "keys and values lie in one memory"),
     "runs.decode.cache_write": ("cpu", "is to write keys"), "runs.decode.all": ("pim", "cannot run embedding"),
-    "overlap": ("{sub_batches: 2}", ""),
+    "overlap": ("{sub_batches: 2}", ""), "routing.drawn": ("false", "no experts"), "routing.zipf": ("1", "no experts"),
+    "routing.counts": ("[1]", "no experts"), "routing.seed": ("1", "no experts"),
 }  # fmt: skip
 
 

@@ -103,7 +103,7 @@ def test_a_token_gets_a_whole_vector_back_from_each_expert_of_another_node(exper
     """Two experts a token, half of them on the other of two nodes: as many bytes come back as go there."""
     llm, settings = msgspec.structs.replace(MIXTRAL, num_hidden_layers=3), {"nodes": "2", "expert_tp": expert_tp}
     priced = [
-        step(llm, Batch.decode([100] * 8), QUICK | settings | {"device.energy.network_pj_per_bit": pj})
+        step(llm, Batch.decode([100] * 8), QUICK | settings | {"device.links.network.pj_per_bit": pj})
         for pj in ("0", "10")
     ]
     free, dear = ((run.device_j or {})["links"] for run in priced)
@@ -116,9 +116,9 @@ def test_links_carry_rings_and_cost_their_bits() -> None:
     run = step(llm, batch)
     assert run.link_bytes == 5 * 3 * 2 * 3 * (2 * 8 * 4096)
     assert (run.energy_by_cause_j or {})["links"] == pytest.approx(run.link_bytes * 8 * 1.3e-12)
-    dearer = step(llm, batch, {"device.energy.node_pj_per_bit": "2.6"})
+    dearer = step(llm, batch, {"device.links.node.pj_per_bit": "2.6"})
     assert (dearer.energy_by_cause_j or {})["links"] == pytest.approx(run.link_bytes * 8 * 2.6e-12)
-    equal = step(llm, batch, {"device.energy.network_pj_per_bit": "1.3"})
+    equal = step(llm, batch, {"device.links.network.pj_per_bit": "1.3"})
     assert equal.energy_by_cause_j == run.energy_by_cause_j  # one node: nothing goes between nodes, at any price
     at_rest = step(llm, batch, {"device.energy.static_w": "50"})
     assert (at_rest.energy_by_cause_j or {})["static"] == pytest.approx(4 * 50 * run.time_s)
@@ -200,13 +200,13 @@ CHANGED = {  # a field and another value of it: the result of a mixed step chang
     "routing.drawn": "false", "routing.zipf": "1.5", "routing.counts": "[9,1,1,1,1,1,1,1]", "routing.seed": "7",
     "device.stacks": "6", "device.channels": "32", "device.xpu_tflops": "100",
     "device.logic_pim.modules": "4", "device.logic_pim.macs": "64", "device.logic_pim.clock_mhz": "65",
-    "device.links.node_gb_s": "45", "device.links.node_latency_us": "8", "device.energy.node_pj_per_bit": "2",
+    "device.links.node.gbps": "360", "device.links.node.latency_ns": "8000", "device.links.node.pj_per_bit": "2",
     "device.energy.static_w": "10", "device.part.timing.tRFC": "600 ns", "device.part.timing.tCCD_L": "6 nCK",
 }  # fmt: skip
 ELSEWHERE = {  # the same where something else is set, too
     "device.bundle_banks": ("4", {"co_processing": "false"}),
-    "device.links.network_gb_s": ("5", {"nodes": "2"}), "device.links.network_latency_us": ("5", {"nodes": "2"}),
-    "device.energy.network_pj_per_bit": ("5", {"nodes": "2"}),
+    "device.links.network.gbps": ("40", {"nodes": "2"}), "device.links.network.latency_ns": ("5", {"nodes": "2"}),
+    "device.links.network.pj_per_bit": ("5", {"nodes": "2"}),
     "device.xpu_gb_s": ("1000", {"memory": "ideal"}),
     "device.bank_pim.times_bandwidth": ("2", {"pim": "bank"}),
     "device.bank_pim.op_per_byte": ("0.01", {"pim": "bank"}),

@@ -16,7 +16,7 @@ from pimloom.energy.dram import NEEDED
 from pimloom.energy.pim import CURRENTS
 
 if TYPE_CHECKING:
-    from pimloom.arch.duplex import DuplexEnergy
+    from pimloom.arch.duplex import DuplexSpec
 
 HOST_DRAWS = "energy is without the host's processors and the links to them: what they draw is not known"
 
@@ -68,7 +68,7 @@ def standby_note(system: System) -> str | None:
     if system.kind == "attacc":
         return HOST_DRAWS if system.of_kind(AttAccSystem).host else None
     if system.duplex:
-        return _of_duplex(system, system.duplex.spec.energy)
+        return _of_duplex(system, system.duplex.spec)
     if system.kind != "composed":
         return None
     bare = [
@@ -86,11 +86,11 @@ def standby_note(system: System) -> str | None:
     return "; ".join(said)
 
 
-def _of_duplex(system: System, energy: "DuplexEnergy") -> str:
+def _of_duplex(system: System, device: "DuplexSpec") -> str:
     left_out = ["refresh"]
-    left_out += ["power at rest (device.energy.static_w)"] * (energy.static_w is None)
-    if energy.network_pj_per_bit is None and system.of_kind(DuplexSystem).nodes > 1:
-        left_out.append("links between nodes (device.energy.network_pj_per_bit)")
+    left_out += ["power at rest (device.energy.static_w)"] * (device.energy.static_w is None)
+    if device.links.network.pj_per_bit is None and system.of_kind(DuplexSystem).nodes > 1:
+        left_out.append("links between nodes (device.links.network.pj_per_bit)")
     return f"energy is without {', '.join(left_out)}"
 
 

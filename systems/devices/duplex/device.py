@@ -121,11 +121,12 @@ class DuplexDevice:
         for one in sums:
             for cause, pj in one.pj.items():
                 found[cause] = found.get(cause, 0.0) + pj * J_PER_PJ
-        energy = self._built.stages.processors.device.spec.energy
+        spec = self._built.stages.processors.device.spec
+        energy = spec.energy
         moved = [piece.sent for lane in lanes for piece in lane.pieces]
         links = (
-            (energy.node_pj_per_bit, sum(one.node_bytes for one in moved)),
-            (energy.network_pj_per_bit, sum(one.network_bytes for one in moved)),
+            (spec.links.node.pj_per_bit, sum(one.node_bytes for one in moved)),
+            (spec.links.network.pj_per_bit, sum(one.network_bytes for one in moved)),
         )
         found["links"] = sum((pj or 0.0) * BITS_PER_BYTE * size * J_PER_PJ for pj, size in links)
         if energy.static_w:

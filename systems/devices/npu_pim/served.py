@@ -116,7 +116,7 @@ Number = TypeVar("Number", int, float)
 
 def of_all(by_stage: Mapping[str, Number], times: Mapping[str, int]) -> Number:
     """Sum over all layers of what a stage has."""
-    return sum(n * times[name] for name, n in by_stage.items())
+    return sum(n * times[name] for name, n in by_stage.items() if times[name])
 
 
 def sums(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:
