@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 NO_CURRENTS = "no currents of the part are in its energy; leave it out"
 IDEAL = "an ideal memory has no commands; set memory=simulated, or leave it out"
+RINGS = "its devices send around rings, as its authors' simulator has them; leave it out"
 UNREAD: Mapping[str, Mapping[str, str]] = {  # kind: place, or what places start with: why
     "roofline": {"routing.seed": "it takes the exact mean of all draws; leave it out"},
     "cent": {
@@ -32,6 +33,8 @@ UNREAD: Mapping[str, Mapping[str, str]] = {  # kind: place, or what places start
         "device.part.VDD": NO_CURRENTS,
         "device.part.current.": NO_CURRENTS,
         "device.part.devices": NO_CURRENTS,
+        "device.links.node.topology": RINGS,
+        "device.links.network.topology": RINGS,
     },
 }
 OF_PIM = {  # of a Duplex device, which another processor beside the xPU does not read

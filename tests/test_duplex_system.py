@@ -246,7 +246,12 @@ def test_every_field_is_perturbed() -> None:
     text = {"description", "kind", "device", "device.description", "device.part"}
     area = {place for place in device if "area" in place or "die" in place}  # not of a step
     room = {"device.memory_bytes"}  # below
-    assert {*own, *device} - text - area - room == {place for place in (*CHANGED, *ELSEWHERE) if ".part." not in place}
+    rings = {f"device.links.{name}.topology" for name in ("node", "network")}  # refused
+    changed = {place for place in (*CHANGED, *ELSEWHERE) if ".part." not in place}
+    assert {*own, *device} - text - area - room - rings == changed
+    for place in rings:
+        with pytest.raises(UserError, match=f"--set {place}: duplex does not read it: its devices send around rings"):
+            load_system("duplex", {place: "ring"})
 
 
 def places(tree: Any, before: str = "") -> Sequence[tuple[str, Any]]:

@@ -115,7 +115,7 @@ ASIC = "dynamic compute + static compute + dynamic on-chip memory + static on-ch
         ("pim_gpt", "npu.power_mw", {ASIC}),
         ("pim_gpt", "energy.k_act", {"dynamic DRAM core"}),
         ("gpu_a100", "power_w", {"whole device"}),
-        ("duplex", "device.energy.node_pj_per_bit", {"dynamic links"}),
+        ("duplex", "device.links.node.pj_per_bit", {"dynamic links"}),
         ("examples/systems/phone.yaml", "units.pim.power_w", {PIM}),
         ("examples/systems/phone.yaml", "memories.dram.pj_per_bit", {BOTH}),
     ],

@@ -97,7 +97,7 @@ DUPLEX = _each(
         "column": Place((CORE, IO), "energy/duplex.py", "secondary"),  # its way to what computes
         "activate": Place((CORE,), "energy/duplex.py", "secondary"),
         "mac": Place((COMPUTE,), "energy/duplex.py", "secondary"),
-        "links": Place((LINKS,), "device.energy.node_pj_per_bit"),
+        "links": Place((LINKS,), "device.links.node.pj_per_bit"),
         "static": Place(REST, "device.energy.static_w"),
     }
 )
@@ -127,7 +127,7 @@ def _of_attacc(system: System, tp: int) -> dict[str, Place]:
 def _of_duplex(system: System, tp: int) -> dict[str, Place]:
     """Links between nodes may have no figure."""
     assert system.duplex is not None
-    bare = system.of_kind(DuplexSystem).nodes > 1 and system.duplex.spec.energy.network_pj_per_bit is None
+    bare = system.of_kind(DuplexSystem).nodes > 1 and system.duplex.spec.links.network.pj_per_bit is None
     return DUPLEX | ({"links": DUPLEX["links"]._replace(without=("links between nodes",))} if bare else {})
 
 
