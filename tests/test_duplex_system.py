@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import pimloom
 from pimloom.arch.duplex import load_duplex
+from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.system import load_system
 from pimloom.systems.devices.device import Share, device_of
