@@ -28,6 +28,7 @@ WITHOUT_EFFECT = frozenset({
     "hidden_dropout", "hidden_dropout_prob", "dropout", "activation_dropout", "classifier_dropout_prob",
     "layerdrop", "attn_pdrop", "embd_pdrop", "resid_pdrop", "embedding_dropout", "ffn_dropout", "resid_dropout",
     "router_aux_loss_coef", "router_jitter_noise", "aux_loss_alpha", "seq_aux", "router_z_loss_coef",
+    "num_nextn_predict_layers", "mtp_num_hidden_layers",  # layers that only draft
     "neftune_noise_alpha",
     # constants of functions: the same operations whatever their value, and a router's choice
     "layer_norm_eps", "layer_norm_epsilon", "norm_eps", "norm_epsilon", "rms_norm_eps", "rope_theta",
@@ -39,8 +40,8 @@ WITHOUT_EFFECT = frozenset({
 
 # Of one type: the reasons stand beside them.
 WITHOUT_EFFECT_OF: dict[str, tuple[str, ...]] = {
-    "deepseek_v2": ("head_dim", "qk_head_dim", "num_nextn_predict_layers"),  # the rotated part; the sum of both parts
-    "deepseek_v3": ("head_dim", "qk_head_dim", "num_nextn_predict_layers"),  # layers that only draft are not run
+    "deepseek_v2": ("head_dim", "qk_head_dim"),  # the rotated part; the sum of both parts
+    "deepseek_v3": ("head_dim", "qk_head_dim"),
     "falcon": ("apply_residual_connection_post_layernorm",),  # only without parallel attention, and then as many sums
     "gemma": ("hidden_act",),  # transformers takes `hidden_activation`
     "gemma2": ("hidden_act", "sliding_window_size"),  # the same, and `sliding_window`
@@ -107,6 +108,6 @@ UNREAD: Only = {
 }  # fmt: skip
 # Another type's name of what a type has: field of LlmSpec.
 SAME = {
-    "qkv_bias": "attention_bias", "use_qkv_bias": "attention_bias", "mlp_bias": "ffn_bias",
+    "bias": "attention_bias", "qkv_bias": "attention_bias", "use_qkv_bias": "attention_bias", "mlp_bias": "ffn_bias",
     "num_experts": "num_experts", "num_local_experts": "num_experts", "n_routed_experts": "num_experts",
 }  # fmt: skip

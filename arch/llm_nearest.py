@@ -9,9 +9,12 @@ from pimloom.arch.llm_types import ALSO_READ, COMMON_KEYS, DEFAULTS, FIXED, INNE
 # Well-known types: the nearest of ours, and what that one lacks or does otherwise [recalled: transformers' classes].
 RELATIVES = {
     "bloom": ("falcon", "has no norm behind the embedding and no ALiBi"),
+    "chatglm": ("qwen2", "rotates whole heads and has names of its own for its keys"),
     "codegen": ("gpt_neox", "has a norm more in each layer"),
     "cohere": ("stablelm", "scales no logits"),
     "deepseek_v32": ("deepseek_v3", "has no index that chooses tokens (DSA)"),
+    "gemma4": ("gemma3_text", "has heads of one size and no experts"),
+    "gemma4_text": ("gemma3_text", "has heads of one size and no experts"),
     "glm_moe_dsa": ("deepseek_v3", "has no index that chooses tokens (DSA)"),
     "gpt_bigcode": ("gpt2", "has no shared keys and values"),
     "gptj": ("gpt_neox", "has a norm more in each layer"),

@@ -59,7 +59,9 @@ KEYS: dict[str, Keys] = {
 
 # Types that are one of these under another name: the same operators and parameters [recalled: transformers' classes].
 ALIASES = {
+    "internlm2": "llama",
     "kimi_k2": "deepseek_v3",
+    "mimo": "qwen2",  # and a layer that only drafts, which is not run
     "qwen2_vl": "qwen2",
     "qwen2_vl_text": "qwen2",
     "qwen2_5_vl": "qwen2",

@@ -28,12 +28,14 @@ TOTALS = {  # parameters [10^9] of the model cards
     "Qwen--Qwen3-30B-A3B-FP8": 30.5, "Qwen--Qwen3-Coder-480B-A35B-Instruct": 480, "gemma3_text": 1.0,
     "gemma_2_2b": 2.61, "gemma_7b": 8.54, "deepseek_v3": 671, "deepseek-ai--DeepSeek-R1": 671, "gpt_oss_20b": 20.9,
     "openai--gpt-oss-120b": 116.8, "stablelm_3b": 2.80, "kimi_k2_instruct": 1026, "moonshotai--Kimi-K2-Instruct": 1026,
-    "nvidia--Kimi-K2.6-NVFP4": 1026, "nvidia--Kimi-K2.7-Code-NVFP4": 1026, "Qwen--Qwen3-VL-2B-Instruct": 1.72,
+    "nvidia--Kimi-K2.6-NVFP4": 1026, "nvidia--Kimi-K2.7-Code-NVFP4": 1026, "Qwen--Qwen3-VL-2B-Instruct": 1.72, "internlm2_7b": 7.74,
+    "XiaomiMiMo--MiMo-7B-Base": 7.62,  # 7.83 with the layer that only drafts
+   
     "Qwen--Qwen3-VL-30B-A3B-Instruct": 30.5, "Qwen--Qwen3-VL-32B-Instruct": 32.8,
 }  # fmt: skip
 NEAREST = {  # of types that are not supported: what stands behind `nearest`
     "baichuan2_7b": "llama", "command_r_35b": "stablelm, which scales no logits", "config": "gpt_neox, which",
-    "glm4_9b": "falcon, which would need", "google--gemma-4-26B-A4B": "gemma2", "internlm2_7b": "llama",
+    "glm4_9b": "qwen2, which rotates", "google--gemma-4-26B-A4B": "gemma3_text, which has heads",
     "MiniMaxAI--MiniMax-M2.7": "mixtral", "MiniMaxAI--MiniMax-M3": "gpt_oss", "minicpm3_4b": "deepseek_v3, which",
     "moonshotai--Kimi-K3": "deepseek_v3, which would need", "nvidia--DeepSeek-V4-Pro-NVFP4": "deepseek_v3, which",
     "nvidia--Llama-3_3-Nemotron-Super-49B-v1": "llama", "nvidia--MiniMax-M2.7-NVFP4": "mixtral",
@@ -41,7 +43,7 @@ NEAREST = {  # of types that are not supported: what stands behind `nearest`
     "nvidia--Nemotron-H-56B-Base-8K": "none: models are decoders with attention in every layer",
     "sgl-project--DeepSeek-V4-Flash-FP8": "deepseek_v3, which would need",
     "stepfun-ai--Step-3.7-Flash-FP8": "qwen3_moe",
-    "XiaomiMiMo--MiMo-7B-Base": "qwen3", "XiaomiMiMo--MiMo-V2-Flash": "qwen3_moe",
+    "XiaomiMiMo--MiMo-V2-Flash": "qwen3_moe",
     **dict.fromkeys(("nvidia--GLM-5.1-NVFP4", "zai-org--GLM-5.1", "zai-org--GLM-5.2", "zai-org--GLM-5.2-FP8"),
                     "deepseek_v3, which has no index that chooses tokens"),
     **dict.fromkeys(("llama4", "llama4_scout_17b_16e", "meta-llama--Llama-4-Maverick-17B-128E-Instruct",
