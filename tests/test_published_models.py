@@ -28,9 +28,8 @@ TOTALS = {  # parameters [10^9] of the model cards
     "Qwen--Qwen3-30B-A3B-FP8": 30.5, "Qwen--Qwen3-Coder-480B-A35B-Instruct": 480, "gemma3_text": 1.0,
     "gemma_2_2b": 2.61, "gemma_7b": 8.54, "deepseek_v3": 671, "deepseek-ai--DeepSeek-R1": 671, "gpt_oss_20b": 20.9,
     "openai--gpt-oss-120b": 116.8, "stablelm_3b": 2.80, "kimi_k2_instruct": 1026, "moonshotai--Kimi-K2-Instruct": 1026,
-    "nvidia--Kimi-K2.6-NVFP4": 1026, "nvidia--Kimi-K2.7-Code-NVFP4": 1026, "Qwen--Qwen3-VL-2B-Instruct": 1.72, "internlm2_7b": 7.74,
-    "XiaomiMiMo--MiMo-7B-Base": 7.62,  # 7.83 with the layer that only drafts
-   
+    "nvidia--Kimi-K2.6-NVFP4": 1026, "nvidia--Kimi-K2.7-Code-NVFP4": 1026, "Qwen--Qwen3-VL-2B-Instruct": 1.72,
+    "internlm2_7b": 7.74, "XiaomiMiMo--MiMo-7B-Base": 7.62,  # 7.83 with the layer that only drafts
     "Qwen--Qwen3-VL-30B-A3B-Instruct": 30.5, "Qwen--Qwen3-VL-32B-Instruct": 32.8,
 }  # fmt: skip
 NEAREST = {  # of types that are not supported: what stands behind `nearest`
