@@ -12,6 +12,7 @@ import pytest
 from pimloom.arch.cache import cache_folder, private_folder
 from pimloom.arch.error import UserError
 from pimloom.cycle_sim.compiled import library
+from pimloom.cycle_sim.compiled.sealed import own_key, write_sealed
 from tests.test_compiled import DECODE, ROOT, SMALL, run
 
 NOBODY = 65534
@@ -39,7 +40,7 @@ def opened(folder: Path, mode: int) -> Path:
     return folder
 
 
-UNSAFE = {
+UNSAFE: dict[str, Callable[[Path], Path]] = {
     "mode 777": lambda folder: opened(folder, 0o777),
     "mode 1777": lambda folder: opened(folder, 0o1777),
     "mode 775": lambda folder: opened(folder, 0o775),
@@ -133,7 +134,7 @@ def kept(tmp_path, monkeypatch) -> Path:
     file = library.place(name, kinds)
     code = library.read_code(WHOLE.parent / file.name)
     assert code
-    library.write_sealed(file, code, library._key(file.parent))
+    write_sealed(file, code, own_key(file.parent))
     return file
 
 
@@ -170,13 +171,13 @@ def unsealed(file: Path) -> None:
 
 
 def of_a_wheel(file: Path) -> None:
-    library.write_sealed(file, library.read_code(file) or b"", b"")
+    write_sealed(file, library.read_code(file) or b"", b"")
 
 
 def another(file: Path) -> None:
     """Another kernel's, whole, under this one's name."""
     other = file.with_name("other")
-    library.write_sealed(other, library.read_code(file) or b"", library._key(file.parent))
+    write_sealed(other, library.read_code(file) or b"", own_key(file.parent))
     other.replace(file)
 
 

@@ -24,6 +24,7 @@ from pimloom.cycle_sim.compiled import library
 from pimloom.cycle_sim.compiled.__main__ import OLD_DAYS, fill, make_all, tidy
 from pimloom.cycle_sim.compiled.arguments import flatten
 from pimloom.cycle_sim.compiled.kernel import Entry, bind
+from pimloom.cycle_sim.compiled.sealed import own_key, write_sealed
 from pimloom.cycle_sim.dram.stream import issue
 from pimloom.cycle_sim.memory.addresses import decode
 from pimloom.cycle_sim.memory.simulate import Chunk, simulate
@@ -162,7 +163,7 @@ def test_what_is_damaged_is_made_again_ahead(tmp_path, monkeypatch):
 
     def compiled(file, *asked):
         made.append(file)
-        library.write_sealed(file, code, library._key(tmp_path))
+        write_sealed(file, code, own_key(tmp_path))
 
     monkeypatch.setattr(library, "_compile", compiled)
     monkeypatch.setattr(library, "LISTED_ONLY", False)
@@ -180,7 +181,7 @@ def test_a_wheel_takes_nothing_from_the_cache(tmp_path, monkeypatch):
     monkeypatch.setattr(library, "LISTED_ONLY", False)
     monkeypatch.setattr(library, "listed", lambda: [[name, 1, *kinds]])
     monkeypatch.setattr(
-        library, "_compile", lambda file, *asked: library.write_sealed(file, b"fresh" + code, library._key(file.parent))
+        library, "_compile", lambda file, *asked: write_sealed(file, b"fresh" + code, own_key(file.parent))
     )
     fill(tmp_path)
     (made,) = tmp_path.iterdir()
@@ -193,7 +194,7 @@ def test_a_wheels_kernel_that_is_cut_off_is_made_in_the_cache(tmp_path, monkeypa
     name, *kinds = DECODE
     file = library.place(name, kinds)
     monkeypatch.setattr(library, "MADE", tmp_path)
-    library.write_sealed(tmp_path / file.name, library.read_code(file) or b"", b"")
+    write_sealed(tmp_path / file.name, library.read_code(file) or b"", b"")
     assert library.place(name, kinds) == tmp_path / file.name
     (tmp_path / file.name).write_bytes((tmp_path / file.name).read_bytes()[:-1])
     assert library.place(name, kinds) == file

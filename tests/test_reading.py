@@ -6,6 +6,8 @@ import os
 import subprocess
 import threading
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,7 +24,7 @@ from pimloom.systems.memory.aim.data import LANES, _host
 from pimloom.workload.requests.read import read
 from tests.command import ENVIRONMENT, PIMLOOM, call
 
-PACKED = {".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}
+PACKED: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}
 CSV = "timestamp,prompt_tokens,output_tokens\n0,8,4\n1,9,5\n"
 TALK = [{"conversations": [{"from": "human", "value": "a" * 9}, {"from": "gpt", "value": "b" * 5}]}]
 LINES = '{"timestamp": 0, "input_length": 5, "output_length": 2, "hash_ids": [1]}\n'
@@ -41,7 +43,7 @@ def test_compressed_files_are_read_as_they_are(tmp_path, packed, named):
         folder.mkdir(exist_ok=True)
         path = folder / (name + packed if named else name)
         path.write_bytes(PACKED[packed](text.encode()))
-        how = read_faults if name[0] == "d" else read
+        how: Callable[[Path], object] = read_faults if name[0] == "d" else read
         plain, found = how(tmp_path / name), how(path)
         assert repr(plain).replace(f"'{name}'", "") == repr(found).replace(f"'{path.name}'", "")
 
@@ -76,7 +78,7 @@ def test_a_bomb_is_refused_before_it_fills_the_memory(tmp_path, monkeypatch, pac
     assert 20 * MIB < read_bytes <= 30 * MIB
 
 
-LARGE = {
+LARGE: dict[str, tuple[tuple[str, ...], str, str]] = {
     "system": (("run", "FILE.yaml", "--model", "gpt2"), "name: x\n" + "# a\n" * LARGEST_BYTES, "256 KiB"),
     "sweep": (("sweep", "FILE.yaml", "-q"), "name: x\n" + "# a\n" * MIB, "1 MiB"),
     "model": (("run", "gpu_a100", "--model", "FILE.json"), " " * (JSON_BYTES + 1), "32 MiB"),
@@ -97,7 +99,8 @@ def test_a_file_that_is_too_large_is_one_sentence_at_once(tmp_path, kind):
 @pytest.mark.parametrize("opening", ["[", '{"a":'])
 def test_nesting_has_a_limit(tmp_path, opening):
     closing = {"[": "]", '{"a":': "}"}[opening]
-    for suffix, load in (("yaml", load_tree), ("json", load_json)):
+    loads: dict[str, Callable[[Path], object]] = {"yaml": load_tree, "json": load_json}
+    for suffix, load in loads.items():
         for levels, fine in ((DEEPEST, True), (DEEPEST + 1, False), (900, False), (5_000, False)):
             (file := tmp_path / f"x.{suffix}").write_text(opening * levels + "1" + closing * levels)
             if fine:

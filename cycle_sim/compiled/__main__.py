@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 from pimloom.arch.files import write_atomic
 from pimloom.cycle_sim.compiled import library
+from pimloom.cycle_sim.compiled.sealed import write_sealed
 from pimloom.cycle_sim.cores import cores
 
 OLD_DAYS = 90
@@ -36,7 +37,7 @@ def fill(folder: Path) -> None:
         make_all()
         for name, _, *kinds in library.listed():
             made = library.place(name, kinds)
-            library.write_sealed(folder / made.name, library.read_code(made) or b"", b"")
+            write_sealed(folder / made.name, library.read_code(made) or b"", b"")
 
 
 def tidy(folder: Path, known: set[Path], numba: str) -> None:

@@ -14,16 +14,16 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
-from hashlib import blake2b, sha256
+from hashlib import sha256
 from pathlib import Path
-from stat import S_ISREG
 from typing import Any, NamedTuple
 
 from pimloom.arch.cache import cache_folder
 from pimloom.arch.error import UserError
 from pimloom.cycle_sim.compiled.arguments import RESULTS
+from pimloom.cycle_sim.compiled.sealed import AS_IT_IS, open_sealed, own_key, remove, write_sealed
 
 PACKAGE = Path(__file__).parents[2]
 MADE = Path(__file__).parent / "made"  # in a wheel
@@ -36,8 +36,6 @@ MAKER = "pimloom.cycle_sim.compiled.build"
 _MAKERS = ("arguments.py", "build.py", "indices.py", "instructions.py", "kernel.py")
 MAKERS = tuple(Path(__file__).with_name(name) for name in _MAKERS)
 RELOCATABLE = b"\1"  # type of an ELF file
-SEAL_BYTES, KEY_BYTES = 32, 32
-AS_IT_IS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # no link, and no wait for a pipe
 OPENED = "/proc/self/fd"
 Machine = Callable[[list[int], object], Callable[[], Any]]  # words, and what must live as long as the call
 _silent = list[bool]()
@@ -76,7 +74,7 @@ def make(file: Path, name: str, kinds: Sequence[str]) -> None:
         with _alone(Path(f"{file}.lock")):
             if not is_whole(file):
                 damaged = os.path.lexists(file)
-                _remove(file)
+                remove(file)
                 _compile(file, name, kinds, damaged)
     except OSError as error:
         where = f"cannot keep compiled kernels in {file.parent}"
@@ -87,7 +85,7 @@ def make(file: Path, name: str, kinds: Sequence[str]) -> None:
 def _alone(lock: Path) -> Iterator[None]:
     """Inside, no other process holds this lock; its file goes behind."""
     if lock.is_symlink() or lock.is_dir():
-        _remove(lock)
+        remove(lock)
     held = os.open(lock, AS_IT_IS | os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -95,15 +93,6 @@ def _alone(lock: Path) -> Iterator[None]:
     finally:
         lock.unlink(missing_ok=True)
         os.close(held)
-
-
-def _remove(file: Path) -> None:
-    import shutil
-
-    if file.is_dir() and not file.is_symlink():
-        shutil.rmtree(file)
-    else:
-        file.unlink(missing_ok=True)
 
 
 def _compile(file: Path, name: str, kinds: Sequence[str], damaged: bool) -> None:
@@ -120,19 +109,12 @@ def _compile(file: Path, name: str, kinds: Sequence[str], damaged: bool) -> None
         plain = {key: value for key, value in os.environ.items() if not key.startswith("NUMBA_")}
         ran = subprocess.run(command, check=False, capture_output=True, text=True, cwd=folder, env=plain)
         if not ran.returncode:
-            write_sealed(file, made.read_bytes(), _key(file.parent))
+            write_sealed(file, made.read_bytes(), own_key(file.parent))
             return
     for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):  # told by Python, or by the linker
         if os.strerror(number) in ran.stderr:
             raise OSError(number, os.strerror(number))
     raise RuntimeError(f"{name} does not compile:\n{ran.stderr}")
-
-
-def write_sealed(file: Path, code: bytes, key: bytes) -> None:
-    """Write machine code and its digest, in one step. key: b"" in a wheel. Raises UserError."""
-    from pimloom.arch.files import write_atomic
-
-    write_atomic(file, code + _seal(file.name, code, key), own=True)
 
 
 def read_code(file: Path) -> bytes | None:
@@ -144,57 +126,13 @@ def read_code(file: Path) -> bytes | None:
     return found[1]
 
 
+def _opened(file: Path) -> tuple[int, bytes] | None:
+    return open_sealed(file, lambda: b"" if file.parent == MADE else own_key(file.parent))
+
+
 def is_whole(file: Path) -> bool:
     """Whether the file is there and as it was written: a damaged one would end the process."""
     return read_code(file) is not None
-
-
-def _opened(file: Path) -> tuple[int, bytes] | None:
-    """A descriptor of a file, open for reading, and the machine code in it, whose digest is right; else None."""
-    try:
-        descriptor = os.open(file, AS_IT_IS)
-    except OSError:
-        return None
-    with suppress(OSError):
-        if S_ISREG(os.fstat(descriptor).st_mode):
-            with open(descriptor, "rb", closefd=False) as opened:
-                data = opened.read()
-            code, seal = data[:-SEAL_BYTES], data[-SEAL_BYTES:]
-            if code and seal == _seal(file.name, code, b"" if file.parent == MADE else _key(file.parent)):
-                return descriptor, code
-    os.close(descriptor)
-    return None
-
-
-def _seal(name: str, code: bytes, key: bytes) -> bytes:
-    return blake2b(name.encode() + b"\0" + code, key=key, digest_size=SEAL_BYTES).digest()
-
-
-def _key(folder: Path) -> bytes:
-    """The user's key of a folder of kernels, which is made if there is none. Raises OSError, UserError."""
-    from pimloom.arch.files import write_atomic
-
-    file = folder / "key"
-    if key := _key_in(file):
-        return key
-    held = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        if (key := _key_in(file)) is None:
-            key = os.urandom(KEY_BYTES)
-            _remove(file)
-            write_atomic(file, key, own=True)
-        return key
-    finally:
-        os.close(held)
-
-
-def _key_in(file: Path) -> bytes | None:
-    with suppress(OSError), open(os.open(file, AS_IT_IS), "rb") as opened:
-        about, key = os.fstat(opened.fileno()), opened.read(KEY_BYTES + 1)
-        if S_ISREG(about.st_mode) and about.st_uid == os.geteuid() and len(key) == KEY_BYTES:
-            return key
-    return None
 
 
 def listed() -> list[list[Any]]:
