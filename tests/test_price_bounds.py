@@ -10,6 +10,10 @@ import pytest
 
 import pimloom
 from pimloom.arch.error import UserError
+from pimloom.systems.serving.pricing.costs import Piece
+from pimloom.systems.serving.pricing.interpolated import Residuals
+from pimloom.systems.serving.pricing.sampling import estimate, spread_out, where
+from tests.command import call
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2,
@@ -135,3 +139,80 @@ def test_results_of_all_systems_are_within_their_bound_of_exact_ones(seed, tmp_p
     one = drawn(seed, SLOW)
     set_steps(monkeypatch, one.steps)
     check_within_bounds(one, tmp_path)
+
+
+def test_a_prompt_alone_is_no_share_of_several(tmp_path, monkeypatch):
+    """Stages of CENT hold several requests at once: a prompt's last token ends behind all others of its own."""
+    given: dict[str, Any] = {"model": "llama-2-7b", "arrivals": "burst", "requests": 1, "lengths": "96:2"}
+    exact = pimloom.serve("cent", **given, exact=True)
+    set_steps(monkeypatch, 0)
+    read = pimloom.serve("cent", **given)
+    assert not read.pricing.exact and read.time_to_first_token_s.mean == pytest.approx(
+        exact.time_to_first_token_s.mean, rel=read.pricing.bounds["time_to_first_token_s"]
+    )
+    assert read.pricing.error_bound < 0.05
+
+
+def test_phases_that_a_device_never_mixes_are_refused_without_exact_too(monkeypatch):
+    given: dict[str, Any] = {"model": "llama-2-7b", "arrivals": "poisson:9/s", "requests": 9, "lengths": "64:32"}
+    for steps in (None, 0):
+        set_steps(monkeypatch, steps)
+        for more in ({}, {"exact": True}, {"sample": 0}):
+            with pytest.raises(UserError, match="prompts and decode of an AttAcc system go in steps of their own"):
+                pimloom.serve("attacc_gpu", **given, **more)
+
+
+def test_what_is_beyond_the_limit_has_an_exit_code_of_its_own_and_all_outputs(tmp_path, monkeypatch):
+    set_steps(monkeypatch, 0)
+    words = ("serve", "gpu_a100", "--model", "gpt2", "--layers", "2", "--arrivals", "poisson:400/s", "--requests", "60")
+    held, beyond = (call(*words, "--json", str(tmp_path / f"{limit}.json"), "--price-error", limit)
+                    for limit in ("0.5", "1e-9"))  # fmt: skip
+    assert (held.code, beyond.code) == (0, 3)
+    assert beyond.err.endswith("pimloom: --price-error 1e-09 is not held; all outputs are written\n")
+    assert "results are within these shares of those of --exact: TTFT" in beyond.out
+    found = json.loads((tmp_path / "1e-9.json").read_text())["pricing"]
+    assert found["holds"] is False and found["error_bound"] == max(found["bounds"].values()) > 0
+    assert {*found["kinds"]} == {"decode", "prompt", "mixed"}
+
+
+def test_goodput_has_the_error_of_its_prices(monkeypatch):
+    set_steps(monkeypatch, 0)
+    found = pimloom.serve(
+        "gpu_a100", model="gpt2", layers=2, arrivals="poisson:1/s", requests=40, goodput=True, slo="ttft=3ms,tpot=1ms",
+        rate="50:20000", lengths="64:16",
+    )  # fmt: skip
+    assert not found.pricing.exact and found.pricing.sampled and {"energy_j", "latency_s"} < {*found.pricing.bounds}
+
+
+def test_rows_of_a_static_batch_have_no_more_than_the_models_positions(tmp_path, monkeypatch):
+    """By hand: 900 + 300 - 1 tokens of a row would be more than the 1,024 of the model, so there are two batches."""
+    file = tmp_path / "trace.csv"
+    file.write_text("timestamp,prompt_tokens,output_tokens\n0,900,20\n0,30,300\n0,40,10\n")
+    for steps in (None, 0):
+        set_steps(monkeypatch, steps)
+        found = pimloom.serve("gpu_a100", model="gpt2", layers=2, trace=file, scheduler="static")
+        rows = found.iterations["context_tokens"] / found.iterations["requests"]
+        assert found.iterations["requests"].tolist() == [1] * 20 + [2] * 300 and rows.max() == 900 + 19
+
+
+def test_corrections_are_those_of_near_points():
+    """By hand: at a point all that it lacks, in a share of the time; left out, what the other one lacks."""
+    one, other = ([Piece(1, 99, 1)], [10.0, 0.0, 4.0], [12.0, 0.0, 5.0]), ([Piece(1, 99, 1)], [20.0, 0.0], [20.0, 0.0])
+    found = Residuals([(where(pieces), priced, true) for pieces, priced, true in (one, other)])
+    assert found.corrected(where(one[0]), [10.0, 0.0, 4.0]) == pytest.approx([11.0, 0.0, 4.5])
+    assert found.left_out()[0] == pytest.approx([10.0, 0.0, 4.0])
+    assert found.left_out()[1] == pytest.approx([24.0, 0.0, 2.0])
+
+
+def test_a_sample_that_is_spread_out_has_the_rare_ones():
+    many = [[Piece(1, 100 + i, 1)] * 8 for i in range(50)] + [[Piece(1, 4000, 1)]]
+    chosen, weights = spread_out(many, 3)
+    assert many[-1] in chosen and sum(weights) == 51 and weights[chosen.index(many[-1])] == 1
+    assert len(spread_out(many[:1] * 9, 3)[0]) == 1
+
+
+def test_bounds_of_a_sample_by_hand():
+    """Student with one degree of freedom, 12.706; squares of deviations from the mean, 0.015 and 0.005, add up."""
+    mean, bound, single = estimate([0.01, 0.03], [1.0, 3.0], 100)
+    assert mean == pytest.approx(0.025) and bound == pytest.approx(0.025 + 12.706 * (0.00025 / 2) ** 0.5, rel=1e-3)
+    assert single == pytest.approx(0.025 + 12.706 * (0.00025 * 1.5) ** 0.5, rel=1e-3)

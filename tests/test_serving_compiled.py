@@ -28,7 +28,7 @@ from pimloom.systems.serving.schedulers.static import Static
 from pimloom.systems.serving.schedulers.vidur_vllm import VidurVllm
 from tests import serving_cases as stored
 from tests.reference_data import folders, reference_cases
-from tests.test_schedulers import MAKE, Case, cases, pool, possible, requests_of, reserved
+from tests.test_schedulers import LONGEST, MAKE, Case, cases, pool, possible, requests_of, reserved
 
 FORMS: dict[str, Callable[[], ClosedForm]] = {  # those of `serving_cases.LATENCIES`
     "lin": lambda: ClosedForm(4000, 0, 20, products=(1, 0, 64)),
@@ -45,7 +45,7 @@ STAGED: dict[str, Callable[[Case, int], Scheduler]] = {
     "sarathi": lambda c, stages: Sarathi(pool(c), c.watermark, c.cap * stages, c.budget, stages),
     "vidur-sarathi": lambda c, stages: VidurSarathi(pool(c), c.watermark, c.cap * stages, c.budget, stages),
     "orca": lambda c, stages: Orca(pool(c), reserved(c), c.cap),
-    "static": lambda c, stages: Static(pool(c), reserved(c), c.cap),
+    "static": lambda c, stages: Static(pool(c), reserved(c), c.cap, LONGEST),
     "leak": lambda c, stages: FasterTransformer(pool(c), reserved(c), c.cap, leak=True),
 }
 

@@ -80,5 +80,5 @@ RULES: dict[type[Scheduler], Callable[[Any], Numbers | None]] = {
     VidurVllm: _vidur_vllm,
     Orca: _whole(f.ORCA),
     FasterTransformer: _together,
-    Static: _whole(f.STATIC),
+    Static: lambda of: _whole(f.STATIC)(of) | {f.LONGEST: of.positions},
 }

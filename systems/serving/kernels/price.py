@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pimloom.cycle_sim.compiled.kernel import bare, rare
-from pimloom.systems.serving.kernels.fields import MIXED, ONLY_DECODE, ONLY_PROMPT
+from pimloom.systems.serving.kernels.fields import JOULES, MIXED, ONLY_DECODE, ONLY_PROMPT
 
 # form[…]: ticks = base + max(least, each x tokens) + the sum of (times x value + more) // by over three values, each of
 # a request with n new tokens behind p: n (p + n), context p + n, and pairs n p + n (n + 1) / 2
@@ -180,8 +180,22 @@ def _decoding(prices, requests, total, longest, second, beside):
         later += prices.costs[at, 0] * (_pair(prices, np.float64(second)) - apart)
     if np.isnan(later):
         return False
-    cost[0] = max(cost[0], later)
+    if later > cost[0]:
+        _wait(prices, np.float64(longest), later - cost[0])
+        cost[0] = later
     return True
+
+
+@rare
+def _wait(prices, context, more):
+    """Add the energies of so many ps in which a context is waited for, as `Grid._waiting` has them."""
+    grid, knots, keys, costs = prices.grid, prices.knots, prices.keys, prices.costs
+    above = _above(prices, CONTEXTS, context)
+    low = _below(prices, CONTEXTS, above, context)
+    high = max(min(knots[CONTEXTS, above], grid[LONGEST], grid[ROOM] - 2), np.int64(np.ceil(context)))
+    one, other = place(keys, PAIR, low, 0), place(keys, PAIR, high, 0)
+    for i in range(JOULES, len(prices.cost)):
+        prices.cost[i] += more * min(costs[one, i] / costs[one, 0], costs[other, i] / costs[other, 0])
 
 
 @rare

@@ -6,8 +6,11 @@ from pimloom.systems.serving.kernels.fields import (
     CACHED,
     COMPLETION,
     FREE,
+    HEAD,
     KNOWN,
+    LAST,
     LEAK,
+    LONGEST,
     MEMBERS,
     MOST,
     NEW,
@@ -40,8 +43,14 @@ def form_orca(replica, requests, slot, now):
 
 @bare
 def _join(replica, requests, slot, now):
-    limits, at = replica.limits, replica.at
+    limits, at, prompt, output = replica.limits, replica.at, 0, 0
     while at[WAITING] and replica.slots[slot, MEMBERS] < limits[MOST] and limits[RESERVED] <= at[FREE]:
+        if limits[RULE] == STATIC:  # as `Static.joins`
+            r = at[HEAD]
+            prompt = max(prompt, requests[r, PROMPT])
+            output = max(output, requests[r, LAST] - requests[r, PROMPT])
+            if replica.slots[slot, MEMBERS] and prompt + output - 1 > limits[LONGEST]:
+                return
         r = pop_front(replica, requests, now)
         take(replica, requests, r, limits[RESERVED])
         join(replica, requests, slot, r, requests[r, PROMPT])

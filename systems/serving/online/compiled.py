@@ -81,7 +81,7 @@ class Reading:
         for (n, attended, ends), cost in islice(grid.prompts.items(), self.known[1], None):
             more.append((k.ENDING if ends else k.PROMPT, n, attended, cost))
         for context, cost in islice(grid.apart.items(), self.known[2], None):
-            more.append((k.PAIR, context, 0, cost[:1]))
+            more.append((k.PAIR, context, 0, cost))
         if grid.of_second is not None and not self.known[3]:
             more.append((k.TURNS, 0, 0, [grid.of_second]))
         self.known = [len(grid.corners), len(grid.prompts), len(grid.apart), grid.of_second is not None]

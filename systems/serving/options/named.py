@@ -160,7 +160,7 @@ SCHEDULERS: dict[str, Callable[[Limits, int], Scheduler]] = {
     "orca": lambda limits, budget: Orca(*_worst(limits)),
     "lightllm": _light,
     "faster-transformer": lambda limits, budget: FasterTransformer(*_worst(limits)),
-    "static": lambda limits, budget: Static(*_worst(limits)),
+    "static": lambda limits, budget: Static(*_worst(limits), limits.positions),
     "vidur-vllm": _paged(VidurVllm),
     "vidur-sarathi": _paged(VidurSarathi),
 }

@@ -17,7 +17,7 @@ from math import ceil
 import numpy as np
 
 from pimloom.arch.error import UserError
-from pimloom.systems.serving.pricing.costs import Cost, Exact, Piece, added
+from pimloom.systems.serving.pricing.costs import JOULES, Cost, Exact, Piece, added
 from pimloom.systems.serving.pricing.points import (
     ATTENDED,
     MOST,
@@ -148,7 +148,15 @@ class Grid:
         later = self.decode(b, rest)[0] + (self.pair(longest) - self.pair(usual))
         if long[1:]:
             later += self.turns() * (self.pair(second) - self.pair(usual))
-        return [max(found[0], later), *found[1:]]
+        if (more := later - found[0]) <= 0.0:
+            return found
+        added_j = (j + more * watts for j, watts in zip(found[JOULES:], self._waiting(longest), strict=True))
+        return [later, *found[1:JOULES], *added_j]
+
+    def _waiting(self, context: int) -> list[float]:
+        """Energies of a ps [J] while a context is waited for: the least power at the points around it."""
+        low, high = (self._pair(n) for n in self._around_pair(context))
+        return [min(a / low[0], b / high[0]) for a, b in zip(low[JOULES:], high[JOULES:], strict=True)]
 
     def _long(self, b: int, total: int, longest: int, second: int, *, beside: bool) -> tuple[float, float, list[int]]:
         """The mean of the contexts of b requests without those, of the two longest (beside prompts: the longest), that

@@ -35,12 +35,18 @@ class Orca(Scheduler):
     def join(self, batch: list[LiveRequest], new: list[int], now: int) -> None:
         """Those that wait, first come first served, while a reservation fits."""
         while self.waiting and len(batch) < self.most and self.reserved <= self.blocks.room(self.waiting[0]):
+            if not self.joins(self.waiting[0], batch):
+                return
             request = self.waiting.popleft()
             self.blocks.take(request, self.reserved)
             if request.first_scheduled == NOT_YET:
                 request.first_scheduled = now
             batch.append(request)
             new.append(request.prompt)
+
+    def joins(self, request: LiveRequest, batch: list[LiveRequest]) -> bool:
+        """Whether it may be in this batch, as far as the others are concerned."""
+        return True
 
     def ran(self, iteration: Iteration, now: int) -> None:
         """Those that have ended give their reservation back."""

@@ -3,15 +3,17 @@
 from collections import deque
 
 from pimloom.systems.serving.schedulers.blocks import Blocks
-from pimloom.systems.serving.schedulers.live import Iteration, LiveRequest
+from pimloom.systems.serving.schedulers.live import NEVER, Iteration, LiveRequest
 from pimloom.systems.serving.schedulers.orca import Orca
 
 
 class Static(Orca):
-    """Padding is computed, and so are rows of requests that have ended. Memory is reserved for the worst case."""
+    """Padding is computed, and so are rows of requests that have ended. Memory is reserved for the worst case.
+    positions: of the model; a batch is of requests whose rows, padded, have no more."""
 
-    def __init__(self, blocks: Blocks, reserved: int, most: int) -> None:
+    def __init__(self, blocks: Blocks, reserved: int, most: int, positions: int = NEVER) -> None:
         super().__init__(blocks, reserved, most)
+        self.positions = positions
         self.unfinished = deque[tuple[list[LiveRequest], int]]()  # rows of a batch, and what each has in the cache
 
     def form(self, now: int) -> Iteration | None:
@@ -21,6 +23,12 @@ class Static(Orca):
         rows, new = list[LiveRequest](), list[int]()
         self.join(rows, new, now)
         return padded(max(new), rows, 0) if rows else None
+
+    def joins(self, request: LiveRequest, batch: list[LiveRequest]) -> bool:
+        """The longest prompt and the longest output of a batch are those of each of its rows."""
+        rows = [*batch, request]
+        longest = max(one.prompt for one in rows) + max(one.last - one.prompt for one in rows) - 1
+        return not batch or longest <= self.positions
 
     def ran(self, iteration: Iteration, now: int) -> None:
         """A token of each that has not ended; all leave together."""
