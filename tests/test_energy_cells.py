@@ -180,3 +180,31 @@ def test_a_system_without_energy_leaves_it_open() -> None:
 def test_a_cell_without_refresh_is_a_lower_bound(ledgers: dict[str, dict[str, Cell] | None]) -> None:
     found = ledgers["cent"]
     assert found and found["static DRAM core"].bound == "lower" and found["static DRAM core"].without == ["refresh"]
+
+
+def test_runs_and_services_have_the_same_ledger() -> None:
+    """Of a sequence, equal requests, iterations, a request on CENT and requests that are served: the sum is the energy,
+    and what is printed names the unknown cells."""
+    found: list[Any] = [
+        pimloom.run("t4", model="gpt2", generate=2),
+        pimloom.run("gpu_a100", model="gpt2", generate=2, batch=2),
+        pimloom.run("gpu_a100", model="gpt2", requests="alpaca", batch=2, iterations=2),
+        pimloom.serve("gpu_a100", model="gpt2", arrivals="burst", lengths="64:4", requests=4),
+        pimloom.serve(
+            "prefill=gpu_a100,decode=gpu_h100",
+            model="gpt2",
+            link="400Gb/s",
+            arrivals="burst",
+            lengths="64:4",
+            requests=4,
+        ),
+    ]
+    for one in found:
+        assert total_j(one.energy_by_cell) == pytest.approx(one.energy_j)
+        assert one.energy_by_cell["dynamic host"].j is None and one.energy_by_cell["static compute"].known
+    whole = found[4].energy_by_cell
+    assert whole["whole device"].bound == "upper" and not whole["static links"].known
+    cent: Any = pimloom.run("cent", model="llama-2-7b", context=1)
+    assert total_j(cent.energy_by_cell) == pytest.approx(cent.energy_per_token_j)
+    done = call("run", "gpu_a100", "--model", "gpt2", "--generate", "2", "--batch", "2")
+    assert "energy holds 10 of 12 cells; unknown: dynamic and static host" in done.out

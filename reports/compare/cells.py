@@ -22,6 +22,19 @@ def unknown_on_all(ledgers: Mapping[str, Mapping[str, Cell]]) -> list[str]:
     return [cell for cell in CELLS if not any(ledger[cell].known for ledger in ledgers.values())]
 
 
+def cells_line(ledger: Mapping[str, Cell]) -> str:
+    """What an energy holds, in a sentence.
+
+    >>> from pimloom.energy.cells import Spent, ledger_of
+    >>> cells_line(ledger_of([Spent(CELLS[:8], 1.0, "paper", "power_w", "upper")], absent=["links"]))
+    'energy holds 10 of 12 cells; unknown: dynamic and static host; some figures are bounds, at most so much'
+    """
+    unknown = [cell for cell in CELLS if not ledger[cell].known]
+    bounds = [f"at {word}" for bound, word in (("upper", "most"), ("lower", "least")) if bound in bounds_of(ledger)]
+    said = f"energy holds {len(CELLS) - len(unknown)} of {len(CELLS)} cells; unknown: {_short(' + '.join(unknown))}"
+    return said + f"; some figures are bounds, {' and '.join(bounds)} so much" * bool(bounds)
+
+
 def cell_rows(ledgers: Mapping[str, Mapping[str, Cell]], tokens: int) -> list[dict[str, str]]:
     """A row for each cell that some system knows, for each figure of several cells, and for the sum [mJ of a token];
     `cell` and a column for each system."""

@@ -1,6 +1,7 @@
 """What a person reads after `pimloom run` on a CENT system."""
 
 from pimloom.arch.name_units import counted
+from pimloom.reports.compare.cells import cells_line
 from pimloom.reports.terminal.tables import show_line, show_rows
 from pimloom.reports.terminal.trace import COLUMNS
 from pimloom.systems.devices.cent.outcome import CentOutcome
@@ -20,6 +21,7 @@ def show_cent(result: CentOutcome) -> None:
         f"{'with' if result.lm_head else 'without'} embedding and LM head"
     )
     show_rows(COLUMNS, [{"what": w, "value": v, "unit": u} for w, v, u in _lines(result)])
+    show_line(cells_line(result.energy_by_cell))
     step = max(len(result.points) // SHOWN, 1)
     rows = []
     for point in result.points[step - 1 :: step]:

@@ -8,6 +8,7 @@ from msgspec.structs import asdict
 from pimloom.arch.name_units import counted, some_layers
 from pimloom.arch.units import J_PER_MJ, J_PER_PJ, J_PER_UJ, S_PER_MS, S_PER_PS, S_PER_US
 from pimloom.mappers.interleave import Stage, stages_of
+from pimloom.reports.compare.cells import cells_line
 from pimloom.reports.terminal.tables import show_line, show_rows
 from pimloom.systems.devices.npu_pim.served import LayerKind, Served
 from pimloom.systems.serving.decoding import Decoded
@@ -198,5 +199,7 @@ def _show_joules(found: Decoded, of_energy: str | None) -> None:
     a_token = "" if each is None else f"; {each / J_PER_MJ:,.3f} mJ per output token"
     idle = ", without the idle time between arrivals" if found.workload["requests"] else ""
     show_line(f"energy {found.energy_j:,.4g} J of all devices in these iterations{idle}{a_token}")
+    if found.energy_by_cell is not None:
+        show_line(cells_line(found.energy_by_cell))
     if of_energy:
         show_line(of_energy)

@@ -2,6 +2,7 @@
 
 from pimloom.arch.name_units import counted, some_layers
 from pimloom.arch.units import J_PER_MJ, S_PER_MS, S_PER_US
+from pimloom.reports.compare.cells import cells_line
 from pimloom.reports.terminal.tables import show_line
 from pimloom.systems.serving.generation import Generated
 from pimloom.systems.serving.interpolation import said
@@ -38,5 +39,7 @@ def show_generated(found: Generated, of_energy: str | None = None) -> None:
         f"energy {found.energy_j:,.3f} J of all devices, {found.prompt_energy_j:,.3f} J of it prompts; "
         f"{found.energy_per_token_j / J_PER_MJ:,.3f} mJ per generated token; power {found.power_w:,.1f} W"
     )
+    if found.energy_by_cell is not None:
+        show_line(cells_line(found.energy_by_cell))
     if of_energy:
         show_line(of_energy)

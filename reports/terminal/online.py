@@ -2,6 +2,7 @@
 
 from pimloom.arch.name_units import counted, some_layers
 from pimloom.arch.units import J_PER_MJ, S_PER_MS
+from pimloom.reports.compare.cells import cells_line
 from pimloom.reports.terminal.tables import show_line, show_rows
 from pimloom.systems.serving.pricing.sampling import KindError, Pricing
 from pimloom.systems.serving.results.goodput import Goodput, shown
@@ -97,6 +98,8 @@ def show_online(found: Online) -> None:
         f"energy {found.energy_j:,.3f} J, {found.energy_per_token_j / J_PER_MJ:,.3f} mJ per output token: {by}; "
         + _rest(found)
     )
+    if found.energy_by_cell is not None:
+        show_line(cells_line(found.energy_by_cell))
 
 
 def _steady(found: Online) -> str:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from pimloom.arch.name_units import counted
+from pimloom.reports.compare.cells import cells_line
 from pimloom.reports.terminal.tables import show_line, show_rows
 from pimloom.systems.devices.result import Result
 
@@ -29,6 +30,8 @@ def show_result(result: Result, of_energy: str | None = None) -> None:
                 for name, part in parts.items()
             ]
             show_rows(columns, shares)
+    if result.energy_by_cell is not None:
+        show_line(cells_line(result.energy_by_cell))
     if of_energy:
         show_line(of_energy)
     if result.cycles is not None:

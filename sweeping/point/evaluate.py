@@ -94,9 +94,11 @@ def _check_positions(llm: LlmSpec, work: Work, *, computed: bool) -> None:
 
 
 def _flat(result: Mapping[str, Any]) -> dict[str, float | int | None]:
-    """The numbers of a result, those of its parts as `energy_by_cause_j.mac`."""
+    """The numbers of a result, those of its parts as `energy_by_cause_j.mac`; cells of energy have sources, too."""
     found: dict[str, float | int | None] = {}
     for name, value in result.items():
+        if name == "energy_by_cell":
+            continue
         if isinstance(value, Mapping):
             found |= {f"{name}.{flat(key)}": each for key, each in value.items()}
         else:

@@ -101,11 +101,8 @@ DUPLEX = _each(
         "static": Place(REST, "device.energy.static_w"),
     }
 )
-SERVED = {  # causes of a service, beside those of its iterations
-    "at rest": Place(REST, "idle_w energy.static_w", "derived"),
-    "drafts": Place(DEVICE, "--speculate", "derived"),
-    "link between pools": Place((LINKS,), "--link", "set"),
-}
+AT_REST = "at rest"  # of a service: power while nothing is to do, of what has static energy in iterations
+BETWEEN = {"link between pools": Place((LINKS,), "--link", "set"), "link": Place((LINKS,), "--link", "set")}
 POOL = re.compile(r"^(prefill|decode): ")
 
 
@@ -165,19 +162,33 @@ PLACES: Mapping[str, Callable[[System, int], dict[str, Place]]] = {
 }
 
 
-def energy_by_cell(system: System, joules: Mapping[str, float], tp: int = 1) -> dict[str, Cell]:
-    """The ledger of a result: its energy by cause [J] of all devices, `tp` of which share each layer, by cell.
+def energy_by_cell(
+    system: System, joules: Mapping[str, float], tp: int = 1, pools: Mapping[str, System] | None = None
+) -> dict[str, Cell]:
+    """The ledger of a result: its energy by cause [J] of all devices, `tp` of which share each layer, by cell. pools:
+    other systems, by the word before their causes (`prefill: mac`).
 
     >>> from pimloom.arch.system import load_system
     >>> ledger = energy_by_cell(load_system("gpu_a100"), {"power x time": 2.0})
     >>> ledger["whole device"].bound, ledger["static compute"].within, ledger["dynamic links"].source
     ('upper', ['whole device'], 'none')
     """
-    places = PLACES[system.kind](system, tp) | SERVED
-    spent = [_spent(system, places[POOL.sub("", cause)], cause, j) for cause, j in joules.items()]
-    linked = any(LINKS in one.cells for one in spent)
+    spent = list[Spent]()
+    for cause, j in joules.items():
+        pool = POOL.match(cause)
+        on = (pools or {}).get(pool[1], system) if pool else system
+        places = BETWEEN | PLACES[on.kind](on, tp)
+        rest = tuple(cell for cell in REST if any(cell in places[name].cells for name in _causes(joules, places)))
+        places[AT_REST] = Place(rest or REST, "systems/devices/rest.py", "derived")
+        spent.append(_spent(on, places[POOL.sub("", cause)], cause, j))
+    linked = bool(pools) or any(LINKS in one.cells for one in spent)
     alone = devices_of(system, tp) == 1 and not (system.kind == "composed" and system.of_kind(ComposedSystem).links)
     return ledger_of(spent, ["links"] if alone and not linked else [])
+
+
+def _causes(joules: Mapping[str, float], places: Mapping[str, Place]) -> list[str]:
+    """Causes of iterations, without their pools."""
+    return [name for cause in joules if (name := POOL.sub("", cause)) in places]
 
 
 def _spent(system: System, place: Place, cause: str, j: float) -> Spent:

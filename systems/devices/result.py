@@ -2,6 +2,7 @@
 
 import msgspec
 
+from pimloom.energy.cells import Cell
 from pimloom.systems.devices.shown import WithSpans
 
 
@@ -24,7 +25,7 @@ class Result(WithSpans, frozen=True, kw_only=True):
     data_movement_reduction: values a processor without PIM would read / values that cross our interface: inputs and q
     once per channel, softmax probabilities and results once; on_wires: the same with whole bursts and padding.
     non_vmm_share: ASIC time / all time, refresh left out. mac_utilisation: MAC clocks / all clocks.
-    roofline_s, launch_s: the two parts of a baseline's latency.
+    roofline_s, launch_s: the two parts of a baseline's latency. energy_by_cell: the same energy by cell of the ledger.
     """
 
     system: str
@@ -38,6 +39,7 @@ class Result(WithSpans, frozen=True, kw_only=True):
     energy_j: float | None = None
     energy_per_token_j: float | None = None
     energy_by_cause_j: dict[str, float] | None = None
+    energy_by_cell: dict[str, Cell] | None = None
     power_w: float | None = None
     time_by_step_s: dict[str, float] | None = None
     row_hit_rate: float | None = None

@@ -30,6 +30,7 @@ from pimloom.energy.ledger import EnergyError
 from pimloom.energy.pim import CURRENTS, command_energy_pj, pim_energy
 from pimloom.mappers.decode import Decoder
 from pimloom.mappers.plan import Plan, max_tokens
+from pimloom.systems.devices.boundary import energy_by_cell
 from pimloom.systems.devices.conservation import check_conservation, check_energy
 from pimloom.systems.devices.device import Share, device_of
 from pimloom.systems.devices.formats import refuse_quantized
@@ -238,6 +239,7 @@ def account(result: Result, system: System) -> Result:
         energy_j=joules,
         energy_per_token_j=joules / result.workload.generated_tokens,
         energy_by_cause_j=ledger.joules(),
+        energy_by_cell=energy_by_cell(system, ledger.joules()),
         power_w=joules / result.latency_s,
     )
     check_energy(accounted, command_energy_pj(part, hardware.energy))
@@ -277,6 +279,7 @@ def _roofline(system: System, spec: LlmSpec, generate: int, options: Options) ->
         energy_j=energy,
         energy_per_token_j=energy / generate,
         energy_by_cause_j={"power x time": energy},
+        energy_by_cell=energy_by_cell(system, {"power x time": energy}),
         power_w=hardware.power_w,
         time_by_step_s={"roofline": roofline, "kernel launch": launch},
         memory_bytes=hardware.memory_bytes,

@@ -13,7 +13,6 @@ from pimloom.arch.system import System
 from pimloom.arch.version import __version__
 from pimloom.energy.cells import CELLS, Cell, Ranking, known_cells, ranking
 from pimloom.systems.devices.area import area_by_part_mm2, area_note, area_of_all_mm2, of_devices
-from pimloom.systems.devices.boundary import energy_by_cell
 from pimloom.systems.devices.device import Device, device_of
 from pimloom.systems.devices.drawn import drawn
 from pimloom.systems.devices.padded import padded_notes
@@ -250,7 +249,6 @@ def _compared(
         "mm2": area,
         "usd_per_h": price,
     }
-    joules = told.energy_by_cause_j
     return Compared(
         system=told.system,
         tp=wanted.tp,
@@ -259,8 +257,8 @@ def _compared(
         latency_s=told.latency_s,
         tokens_per_s=told.tokens_per_s,
         energy_per_token_j=told.energy_per_token_j,
-        energy_by_cell=None if joules is None else energy_by_cell(system, joules, wanted.tp),
-        energy_by_cause_j=joules,
+        energy_by_cell=told.energy_by_cell,
+        energy_by_cause_j=told.energy_by_cause_j,
         power_w=told.power_w,
         devices=devices,
         memory_gb_s=gb_s,

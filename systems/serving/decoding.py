@@ -11,6 +11,8 @@ from pimloom.arch.llm import LlmSpec
 from pimloom.arch.name_units import counted
 from pimloom.arch.system import System
 from pimloom.arch.version import __version__
+from pimloom.energy.cells import Cell
+from pimloom.systems.devices.boundary import energy_by_cell
 from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.devices.run import Run, total_j
 from pimloom.systems.devices.shown import WithSpans
@@ -69,6 +71,7 @@ class Decoded(WithSpans, frozen=True, kw_only=True):
     iteration_s: list[float]
     spec_digest: str
     version: str
+    energy_by_cell: dict[str, Cell] | None = None
 
 
 def decode_iterations(
@@ -204,6 +207,7 @@ def summary(
         iteration_s=done.seconds.tolist(),
         spec_digest=workload_digest(system, llm, workload, plan),
         version=__version__,
+        energy_by_cell=None if by_cause is None else energy_by_cell(system, by_cause, plan.tp),
     )
 
 

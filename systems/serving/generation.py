@@ -10,6 +10,8 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
 from pimloom.arch.version import __version__
+from pimloom.energy.cells import Cell
+from pimloom.systems.devices.boundary import energy_by_cell
 from pimloom.systems.devices.device import device_of
 from pimloom.systems.devices.positions import check_positions
 from pimloom.systems.devices.run import Run, total_j
@@ -69,6 +71,7 @@ class Generated(WithSpans, frozen=True, kw_only=True):
     decode_s: list[float]
     spec_digest: str
     version: str
+    energy_by_cell: dict[str, Cell] | None = None
 
 
 class Prompts(NamedTuple):
@@ -172,4 +175,5 @@ def _result(system: System, llm: LlmSpec, wanted: Wanted, prompts: Prompts, step
         decode_s=decoded_s,
         spec_digest=wanted.digest(system, llm),
         version=__version__,
+        energy_by_cell=None if by_cause is None else energy_by_cell(system, by_cause, wanted.tp),
     )

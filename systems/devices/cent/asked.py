@@ -10,6 +10,7 @@ from pimloom.arch.system import System, load_system, spec_digest
 from pimloom.arch.units import J_PER_PJ, NS_PER_MS, S_PER_MS, W_PER_MW
 from pimloom.arch.version import __version__
 from pimloom.systems.asked import Asked, Progress, Work
+from pimloom.systems.devices.boundary import energy_by_cell
 from pimloom.systems.devices.cent.costs import TokenCost
 from pimloom.systems.devices.cent.device import token_spans
 from pimloom.systems.devices.cent.outcome import CentOutcome, CentPoint, shares
@@ -57,7 +58,7 @@ def request_work(system: System, llm: LlmSpec, asked: Asked) -> Work[CentOutcome
         if not isfinite(sum(figures)):
             said = "time or energy of a token is beyond all numbers; raise rates and clocks"
             raise UserError(f"{system.name}: {said}")
-        outcome = _outcome(asked, found, contexts, costs, every, whole, digest, time.perf_counter() - start)
+        outcome = _outcome(asked, system, found, contexts, costs, every, whole, digest, time.perf_counter() - start)
         spans = token_spans([costs[len(costs) // 2]])
         outcome.showing(lambda: Shown(system.name, None, Run(end_ps=spans[-1].end_ps, spans=spans)))
         return outcome
@@ -103,6 +104,7 @@ def _context(asked: Asked) -> int:
 
 def _outcome(
     asked: Asked,
+    system: System,
     found: Placed,
     contexts: Sequence[int],
     costs: Sequence[TokenCost],
@@ -117,6 +119,7 @@ def _outcome(
     def mean(values: Iterable[float]) -> float:
         return fsum(share * value for share, value in zip(counted, values, strict=True))
 
+    by_cause = {cause: mean(cost.energy_pj[cause] * J_PER_PJ for cost in costs) for cause in costs[0].energy_pj}
     return CentOutcome(
         system=asked.system,
         model=asked.model,
@@ -133,9 +136,8 @@ def _outcome(
         latency_s=mean(point.token_s for point in points) * contexts[-1],
         tokens_per_s=mean(point.tokens_per_s for point in points),
         energy_per_token_j=mean(point.energy_j for point in points),
-        energy_by_cause_j={
-            cause: mean(cost.energy_pj[cause] * J_PER_PJ for cost in costs) for cause in costs[0].energy_pj
-        },
+        energy_by_cause_j=by_cause,
+        energy_by_cell=energy_by_cell(system, by_cause, found.tensor),
         power_w=mean(point.power_w for point in points),
         ends_s=costs[0].ends_ms * S_PER_MS,
         host_s=costs[0].host_ms * S_PER_MS,

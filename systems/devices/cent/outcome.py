@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import msgspec
 
+from pimloom.energy.cells import Cell
 from pimloom.systems.devices.shown import WithSpans
 
 
@@ -42,8 +43,8 @@ class CentOutcome(WithSpans, frozen=True, kw_only=True):
 
     latency: of one request; tokens_per_s, energy_per_token, power: means over its contexts, see `shares`. stages:
     groups of layers, of `tensor` devices each; layers_per_device: side by side. lm_head: whether times hold ends
-    (embedding, last norm and LM head) and host (sampling), both by token. energy_by_cause: of a token; power: of the
-    devices while all work. spans: of the token in the middle of the contexts.
+    (embedding, last norm and LM head) and host (sampling), both by token. energy_by_cause and by_cell: of a token;
+    power: of the devices while all work. spans: of the token in the middle of the contexts.
     """
 
     system: str
@@ -69,3 +70,4 @@ class CentOutcome(WithSpans, frozen=True, kw_only=True):
     spec_digest: str
     version: str
     wall_s: float
+    energy_by_cell: dict[str, Cell]

@@ -10,12 +10,13 @@ from typing import Any, NamedTuple, cast
 from msgspec.structs import replace
 
 from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, S_PER_PS
+from pimloom.systems.devices.boundary import AT_REST
 from pimloom.systems.serving.clock.cluster import ROUTERS
 from pimloom.systems.serving.clock.replica import Replica
 from pimloom.systems.serving.online.bounded import bounded
 from pimloom.systems.serving.online.channels import channels_told
 from pimloom.systems.serving.online.clocked import check_ended
-from pimloom.systems.serving.online.running import AT_REST, Progress, Service, rest, sample_of, told_by, way_of
+from pimloom.systems.serving.online.running import Progress, Service, rest, sample_of, told_by, way_of
 from pimloom.systems.serving.options.named import scheduler_of
 from pimloom.systems.serving.pools.clock import Pooled, Routes
 from pimloom.systems.serving.pools.routes import Mixed, distserve, fewest_coming, least, routed, splitwise
@@ -95,7 +96,8 @@ def _served(both: Both, requests: Requests, tried: bool, progress: Progress) -> 
     usd = [side.by.usd_per_h for side in (one, two) if side.by.usd_per_h is not None]
     price = sum(usd) if len(usd) == 2 else None
     named = both.decode.named | {"system": both.name}
-    by = both.decode._replace(named=named, plan=plan, rest_w=None, usd_per_h=price)
+    pools = {} if both.prefill.system is None else {"prefill": both.prefill.system}
+    by = both.decode._replace(named=named, plan=plan, rest_w=None, usd_per_h=price, pools=pools)
     replicas = [*one.replicas, *two.replicas]
     schedulers = [replica.scheduler for replica in replicas]
     found = told_by(by, requests, then, record, causes, schedulers, None, tried)

@@ -1,6 +1,6 @@
 """Requests through a scheduler's clock over the prices of a device."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -10,6 +10,8 @@ from pimloom.arch.error import UserError
 from pimloom.arch.system import System
 from pimloom.arch.units import S_PER_PS
 from pimloom.arch.version import __version__
+from pimloom.energy.cells import Cell
+from pimloom.systems.devices.boundary import AT_REST, energy_by_cell
 from pimloom.systems.devices.device import Device
 from pimloom.systems.serving.online.bounded import NOTHING, Way, bounded
 from pimloom.systems.serving.online.channels import channels_told
@@ -43,13 +45,13 @@ from pimloom.workload.requests.statistics import statistics
 from pimloom.workload.requests.table import Requests
 
 SAMPLED = 64  # [design] of as many steps that a device simulates one by one, one is of a sample
-AT_REST = "at rest"  # the cause of what devices take while they have nothing to do
 
 
 class Service(NamedTuple):
     """What serves: costs of a device, costs with what drafts for it (`Interpolated`, unless all are exact), how,
     limits, and the known fields of results. rest_w: of all devices of a stage [W], None: not known; usd_per_h: price of
-    all devices of all replicas [$/h]; notes: on what may come; system: that it is on."""
+    all devices of all replicas [$/h]; notes: on what may come; system: that it is on; pools: systems of other
+    pools by name."""
 
     exact: Exact
     costs: Costs
@@ -60,6 +62,13 @@ class Service(NamedTuple):
     usd_per_h: float | None = None
     notes: tuple[str, ...] = ()
     system: System | None = None
+    pools: Mapping[str, System] = {}
+
+    def cells(self, joules: Mapping[str, float] | None) -> dict[str, Cell] | None:
+        """Energy by cell of the ledger; None without energy, and with drafts, whose machine has a ledger of its own."""
+        if joules is None or self.system is None or "drafts" in joules:
+            return None
+        return energy_by_cell(self.system, joules, self.named["tp"], self.pools)
 
 
 def service(device: Device, requests: Requests, plan: Plan, slo: Slo | None, named: dict[str, Any]) -> Service:
@@ -187,9 +196,11 @@ def told_by(
         columns["slo"] = good
     hits = columns["prefix_hit_tokens"].sum() / columns["prompt_tokens"].sum() if plan.limits.prefix else None
     limits, span_ps = plan.limits, max(record.end) - live[0].arrival
+    sums = summed(ended, columns, by.usd_per_h)
     return Online(
         **by.named,
-        **summed(ended, columns, by.usd_per_h),
+        **sums,
+        energy_by_cell=by.cells(sums["energy_by_cause_j"]),
         rest_w=record.rest_w,
         rest_j=record.rest_j,
         utilisation=utilisation(record.work, plan.replicas * plan.stages, span_ps) or None,

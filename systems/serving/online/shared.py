@@ -10,11 +10,12 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
 from pimloom.arch.units import S_PER_PS
+from pimloom.systems.devices.boundary import AT_REST
 from pimloom.systems.devices.run import LIMITS
 from pimloom.systems.serving.online.bounded import Way, bounded
 from pimloom.systems.serving.online.clocked import check_ended
 from pimloom.systems.serving.online.prepared import Source, prepared
-from pimloom.systems.serving.online.running import AT_REST, Progress, Service, rest, sample_of, told_by
+from pimloom.systems.serving.online.running import Progress, Service, rest, sample_of, told_by
 from pimloom.systems.serving.options.named import scheduler_of
 from pimloom.systems.serving.options.wanted import Wanted
 from pimloom.systems.serving.pricing.costs import JOULES, Cost, Piece
