@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from stat import S_ISDIR, S_ISLNK, S_ISVTX, S_IWGRP, S_IWOTH
 
@@ -34,7 +35,13 @@ def cache_folder(room: str) -> Path:
 
 
 def private_folder(room: str) -> Path | None:
-    """As `cache_folder`, without a word: None if there is no private folder, or it cannot be made."""
+    """As `cache_folder`, without a word: None if there is no private folder, or it cannot be made. A process looks once
+    in an environment."""
+    return _private(room, *map(os.environ.get, ("PIMLOOM_CACHE", "XDG_CACHE_HOME", "HOME")))
+
+
+@lru_cache
+def _private(room: str, *_: str | None) -> Path | None:
     with suppress(OSError, UserError):
         return _first(room)[0]
     return None
