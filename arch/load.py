@@ -15,7 +15,7 @@ import msgspec
 import msgspec.inspect as kinds
 
 from pimloom.arch.choice import choice
-from pimloom.arch.document import Document, Source, nearest, read_text, short, steps_of
+from pimloom.arch.document import LARGEST_BYTES, Document, Source, nearest, read_text, short, steps_of
 from pimloom.arch.error import UserError
 from pimloom.arch.scalar import DEEPEST
 from pimloom.arch.units import MIB
@@ -46,9 +46,9 @@ class Sheet(NamedTuple):
     text: str
 
 
-def read_sheet(path: Path) -> Sheet:
+def read_sheet(path: Path, largest_bytes: int = LARGEST_BYTES) -> Sheet:
     """The text of a YAML file. Raises UserError if it cannot be read."""
-    return Sheet(str(path), read_text(path))
+    return Sheet(str(path), read_text(path, largest_bytes))
 
 
 def load_yaml(path: Path, type_: type[T], overrides: Mapping[str, str] = _NOTHING) -> Loaded[T]:

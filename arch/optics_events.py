@@ -11,9 +11,9 @@ import msgspec
 
 from pimloom.arch.document import nearest
 from pimloom.arch.error import UserError
-from pimloom.arch.load import Source, load_yaml
+from pimloom.arch.load import Source, load_sheet, read_sheet
 from pimloom.arch.optics import Optics
-from pimloom.arch.units import Time
+from pimloom.arch.units import MIB, Time
 
 KINDS = ("request", "fail", "repair", "data")
 
@@ -56,7 +56,7 @@ def load_events(path: Path, part: Optics) -> Story:
     Raises UserError: an entry or path that the part has not, times out of order, two requests in one clock of the part,
     a path that fails and is repaired in one, data while other data last.
     """
-    loaded = load_yaml(path, EventFile)
+    loaded = load_sheet(read_sheet(path, MIB), EventFile)
     reader = _Reader(part, loaded.sources)
     events = [reader.read(number, event) for number, event in enumerate(loaded.value.events)]
     until = loaded.value.until

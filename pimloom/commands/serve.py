@@ -37,7 +37,7 @@ Trace = Annotated[
     typer.Option(
         metavar="FILE",
         help="Requests: CSV of Azure, BurstGPT, Splitwise or timestamp,prompt_tokens,output_tokens; JSON lines of "
-        "Mooncake, LLMServingSim or APEX; ShareGPT JSON.",
+        "Mooncake, LLMServingSim or APEX; ShareGPT JSON; plain, .gz or .zst.",
     ),
 ]
 Arrivals = Annotated[
