@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pimloom.arch.error import UserError
 from pimloom.systems.serving.requests import read_requests
 from pimloom.workload.requests.read import read
-from pimloom.workload.requests.table import Groups, Identities, Prefix, Tokens
+from pimloom.workload.requests.table import Answered, Groups, Identities, Prefix, Tokens, hit_share
 from pimloom.workload.requests.trace_file import read_conversations, read_trace
 from tests.command import call
 from tests.reference_data import needed
@@ -111,6 +111,7 @@ def test_conversations_of_any_depth(tmp_path):
 PREFIXES: dict[str, Prefix] = {
     "groups": Groups(["a", "b", "a", "a", ""], [40, 17, 8, 64, 0]),
     "identities": Identities([[7, 9], [7], [3, 9], [7, 9, 1], []], 32),
+    "answered": Answered(Groups(["a", "b", "a", "a", ""], [40, 17, 8, 64, 0]), [30, 10, 4, 50, 0], [10, 7, 4, 14, 0]),
     "tokens": Tokens([list(range(40)), list(range(17)), [*range(16), *range(24)], [5] * 64, [5] * 32]),
 }
 
@@ -149,14 +150,30 @@ def test_token_ids_make_prefix_hits(tmp_path):
 
 
 def test_workloads_of_llmservingsim_load(tmp_path):
-    """Its loader sorts by arrival; ids of generated tokens are left out, and that is said."""
-    rows = [SIM | {"arrival_time_ns": at, "output_tok_ids": [7] * 8, "output_toks": 8 + at} for at in (2000, 0, 1000)]
+    """Its loader sorts by arrival."""
+    rows = [SIM | {"arrival_time_ns": at, "output_toks": 8 + at} for at in (2000, 0, 1000)]
     found = read(lines(tmp_path, rows))
     assert found.arrival_ps == [0, 10**6, 2 * 10**6] and found.output == [8, 1008, 2008]
-    assert "output_tok_ids are not used" in found.note
     session = {"session_id": "s", "arrival_time_ns": 0, "sub_requests": [{"input_toks": 1, "output_toks": 1}]}
     with pytest.raises(UserError, match=r"t.jsonl:1: sub_requests: a session whose calls wait for one another"):
         read(lines(tmp_path, [session]))
+
+
+@pytest.mark.parametrize("exact", [(), ("--exact",)])
+def test_generated_tokens_are_the_beginning_of_later_prompts(exact, tmp_path):
+    """32 + 32 tokens, the last of which is in no cache: 63, so 3 full blocks of 16; the third prompt differs."""
+    one = {"input_toks": 32, "output_toks": 32, "arrival_time_ns": 0}
+    one |= {"input_tok_ids": list(range(32)), "output_tok_ids": list(range(100, 132))}
+    ids = [*range(32), *range(100, 132), *range(16)]
+    two = {"input_toks": 80, "output_toks": 2, "arrival_time_ns": 10**10}
+    two |= {"input_tok_ids": ids, "output_tok_ids": [1, 2]}
+    three = two | {"arrival_time_ns": 2 * 10**10, "input_tok_ids": [*range(32), *range(200, 248)]}
+    path = lines(tmp_path, [one, two, three])
+    done = call("serve", "gpu_a100", "--model", "gpt2", "--trace", path, "--json", "-", "--quiet", *exact)
+    assert json.loads(done.out)["prefix_hit_share"] == (48 + 32) / (32 + 80 + 80), done
+    assert hit_share(read(path), 16) == (3 + 2) / (2 + 5 + 5)
+    with pytest.raises(UserError, match=r"t.jsonl:1: output_tok_ids: expected the 32 of output_toks, got 1"):
+        read(lines(tmp_path, [one | {"output_tok_ids": [1]}]))
 
 
 def talks(folder, *conversations):
@@ -175,7 +192,7 @@ def test_later_turns_have_their_history(tmp_path):
     assert "a prompt holds all earlier turns of its conversation; 1 pairs without a text left out" in found.note
     assert "; 2 conversations without an answered turn left out" in found.note
     assert found.prefix is not None and found.prefix.block(0, 0, 16) == found.prefix.block(1, 0, 16) is not None
-    assert found.prefix.block(0, 6, 16) is None and found.prefix.block(2, 0, 16) != found.prefix.block(0, 0, 16)
+    assert found.prefix.block(0, 7, 16) is None and found.prefix.block(2, 0, 16) != found.prefix.block(0, 0, 16)
     assert read(talks(tmp_path, second)).prefix is None  # nothing is shared
 
 

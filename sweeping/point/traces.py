@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 
 from pimloom.workload.requests.read import read
-from pimloom.workload.requests.table import Groups, Identities, Prefix, Requests, Tokens
+from pimloom.workload.requests.table import Answered, Groups, Identities, Prefix, Requests, Tokens
 
 
 class Trace(msgspec.Struct, frozen=True):
@@ -21,11 +21,15 @@ class Trace(msgspec.Struct, frozen=True):
     blocks: list[list[int]] | None = None
     block_tokens: int = 0
     tokens: list[list[int]] | None = None
+    answered: bool = False
 
     def requests(self) -> Requests:
         """As the rest of pimloom takes them."""
         found = Requests(self.name, self.arrival_ps, self.prompt, self.output, self.note)
-        return found._replace(prefix=self._prefix())
+        prefix = self._prefix()
+        if self.answered and isinstance(prefix, Groups | Tokens):
+            prefix = Answered(prefix, self.prompt, self.output)
+        return found._replace(prefix=prefix)
 
     def _prefix(self) -> Prefix | None:
         if self.group is not None and self.shared is not None:
@@ -39,7 +43,10 @@ def read_trace(source: str) -> Trace:
     """Read a file of requests. Raises UserError."""
     found = read(Path(source))
     plain = Trace(found.name, list(found.arrival_ps), list(found.prompt), list(found.output), found.note)
-    match found.prefix:
+    prefix = found.prefix
+    if isinstance(prefix, Answered):
+        prefix, plain = prefix.whole, msgspec.structs.replace(plain, answered=True)
+    match prefix:
         case Groups(group, shared):
             return msgspec.structs.replace(plain, group=list(group), shared=list(shared))
         case Identities(blocks, tokens):

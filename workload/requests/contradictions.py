@@ -6,7 +6,7 @@ from typing import Any
 from pimloom.arch.document import short
 from pimloom.arch.error import UserError
 from pimloom.workload.requests.csv_file import whole_number
-from pimloom.workload.requests.formats import Format
+from pimloom.workload.requests.formats import OUTPUT_IDS, Format
 from pimloom.workload.requests.trace_file import LONGEST
 
 TOKENS = "input_tok_ids"  # a prompt as its tokens
@@ -45,6 +45,8 @@ def _check_shared(form: Format, place: str, row: dict[str, Any], prompt: int) ->
             )
     if TOKENS in row and len(check_whole(place, TOKENS, row[TOKENS])) != prompt:
         raise UserError(f"{place}: {TOKENS}: expected the {prompt:,} of {form.prompt}, got {len(row[TOKENS]):,}")
+    if OUTPUT_IDS in row and len(check_whole(place, OUTPUT_IDS, row[OUTPUT_IDS])) != (n := int(row[form.output])):
+        raise UserError(f"{place}: {OUTPUT_IDS}: expected the {n:,} of {form.output}, got {len(row[OUTPUT_IDS]):,}")
     if "shared" in row:
         shared = whole_number(row["shared"] or "0", 0, LONGEST, f"{place}: shared")
         if shared > prompt:

@@ -8,12 +8,12 @@ from typing import Any
 from pimloom.arch.compressed import plain_suffix
 from pimloom.arch.document import read_text, short
 from pimloom.arch.error import UserError
-from pimloom.workload.requests.contradictions import check_rows
+from pimloom.workload.requests.contradictions import TOKENS, check_rows
 from pimloom.workload.requests.csv_file import read_rows, whole_number
 from pimloom.workload.requests.formats import CSV, JSON_LINES, OUTPUT_IDS, Format, said
 from pimloom.workload.requests.instants import instants
-from pimloom.workload.requests.table import Groups, Identities, Prefix, Requests, Tokens
-from pimloom.workload.requests.trace_file import LARGEST_BYTES, LONGEST, read_conversations
+from pimloom.workload.requests.table import Answered, Groups, Identities, Prefix, Requests, Tokens
+from pimloom.workload.requests.trace_file import LARGEST_BYTES, LONGEST, Conversations, read_conversations
 
 Table = list[tuple[str, dict[str, Any]]]  # place of each row, and its cells
 
@@ -22,9 +22,8 @@ def read(path: Path) -> Requests:
     """The requests of a file. Raises UserError."""
     if plain_suffix(path) == ".json":
         talks = read_conversations(path)
-        prompts = talks.prompt.tolist()
-        shared = Groups([str(n) for n in talks.talk], prompts) if len({*talks.talk}) < len(talks.talk) else None
-        return Requests(path.name, [0] * len(prompts), prompts, talks.output.tolist(), talks.note, shared)
+        prompts, outputs = talks.prompt.tolist(), talks.output.tolist()
+        return Requests(path.name, [0] * len(prompts), prompts, outputs, talks.note, _turns(talks, prompts, outputs))
     lines = plain_suffix(path) == ".jsonl"
     try:
         form, table = _json_lines(path) if lines else _csv(path)
@@ -42,8 +41,6 @@ def read(path: Path) -> Requests:
         table = [(place, row if row[form.output] else row | blank) for place, row in table]
     prompt, output = ([_tokens(place, row, name) for place, row in table] for name in (form.prompt, form.output))
     note = f"arrivals and lengths of the trace, in the format of {form.name}"
-    if any(OUTPUT_IDS in row for _, row in table):
-        note += f"; {OUTPUT_IDS} are not used: no prompt begins with generated tokens that are cached"
     if "NumImages" in table[0][1]:
         note += "; images are not computed"
     kept = [i for i, n in enumerate(output) if n or not form.failed]
@@ -135,13 +132,24 @@ def _tokens(place: str, row: dict[str, Any], name: str) -> int:
     return whole_number(str(value), 0, LONGEST, f"{place}: {name}", " tokens")
 
 
+def _turns(talks: Conversations, prompts: list[int], outputs: list[int]) -> Prefix | None:
+    """A turn and its answer are the beginning of the next turn of their conversation."""
+    if len({*talks.talk.tolist()}) == len(talks.talk):
+        return None
+    whole = [prompt + output for prompt, output in zip(prompts, outputs, strict=True)]
+    return Answered(Groups([str(n) for n in talks.talk], whole), prompts, outputs)
+
+
 def _prefix(form: Format, table: Table) -> Prefix | None:
     if form.identity:
         name, tokens = form.identity
         blocks = [row[name] for _, row in table]
         return Identities(blocks, tokens)
-    if all("input_tok_ids" in row for _, row in table):
-        return Tokens([row["input_tok_ids"] for _, row in table])
+    if all(TOKENS in row for _, row in table):
+        if not all(OUTPUT_IDS in row for _, row in table):
+            return Tokens([row[TOKENS] for _, row in table])
+        lengths = ([int(row[name]) for _, row in table] for name in (form.prompt, form.output))
+        return Answered(Tokens([row[TOKENS] + row[OUTPUT_IDS] for _, row in table]), *lengths)
     if "shared" in table[0][1]:
         shared = [whole_number(row["shared"] or "0", 0, LONGEST, f"{place}: shared") for place, row in table]
         return Groups([row.get("group", "") for _, row in table], shared)

@@ -97,8 +97,34 @@ class Tokens:
         return found
 
 
+class Answered(NamedTuple):
+    """Prompts and their answers as one text each, with which later prompts may begin. whole: of these texts; prompts,
+    outputs: tokens of each."""
+
+    whole: Groups | Tokens
+    prompts: Sequence[int]
+    outputs: Sequence[int]
+
+    def block(self, request: int, k: int, size: int) -> Hashable:
+        """Of the text."""
+        return self.whole.block(request, k, size)
+
+    def numbered(self, requests: Sequence[int], counts: Sequence[int], size: int) -> list[np.ndarray]:
+        """Of the texts."""
+        return self.whole.numbered(requests, counts, size)
+
+
+def named_tokens(prefix: Prefix, request: int, prompt: int) -> int:
+    """Tokens of a request whose blocks others may share: its prompt, and its answer unless the prompt was cut."""
+    if isinstance(prefix, Answered) and prefix.prompts[request] == prompt:
+        return prompt + prefix.outputs[request]
+    return prompt
+
+
 def content(prefix: Prefix | None) -> Any:
     """All that decides which blocks are equal, as values for a digest."""
+    if isinstance(prefix, Answered):
+        return {"whole": content(prefix.whole), "prompts": list(prefix.prompts), "outputs": list(prefix.outputs)}
     return {"tokens": list(prefix.tokens)} if isinstance(prefix, Tokens) else msgspec.to_builtins(prefix)
 
 
@@ -134,10 +160,11 @@ def hit_share(requests: Requests, size: int) -> float | None:
     if requests.prefix is None:
         return None
     known, hits, blocks = set[Hashable](), 0, 0
-    for i, prompt in enumerate(requests.prompt):
-        mine = [requests.prefix.block(i, k, size) for k in range(prompt // size)]
-        blocks += len(mine)
-        for one in mine:
+    for i, (prompt, output) in enumerate(zip(requests.prompt, requests.output, strict=True)):
+        there = min(named_tokens(requests.prefix, i, prompt), prompt + output - 1)
+        mine = [requests.prefix.block(i, k, size) for k in range(there // size)]
+        blocks += prompt // size
+        for one in mine[: prompt // size]:
             if one not in known:
                 break
             hits += 1

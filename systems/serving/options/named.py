@@ -26,7 +26,7 @@ from pimloom.systems.serving.schedulers.vllm_v0 import VllmV0
 from pimloom.systems.serving.schedulers.vllm_v0_chunked import VllmV0Chunked
 from pimloom.systems.serving.schedulers.vllm_v1 import AHEAD, VllmV1
 from pimloom.systems.serving.sharing.semi_pd import SharedDecodes, SharedPrompts
-from pimloom.workload.requests.table import Prefix
+from pimloom.workload.requests.table import Prefix, named_tokens
 
 WATERMARK = 100  # one block in so many stays free when a request comes in [secondary: vLLM, Vidur]
 PATIENCE = 10  # decode iterations between two attempts of LightLLM to take prompts in [secondary: Vidur]
@@ -119,13 +119,16 @@ class Named:
 
     def __call__(self, request: LiveRequest, k: int) -> Hashable:
         """See `Identity`."""
-        inside = (k + 1) * self.size <= request.prompt
+        inside = (k + 1) * self.size <= self._tokens(request)
         mine = self.prefix.block(request.number, k, self.size) if inside else None
         return (request.number, k) if mine is None else ("shared", mine)
 
+    def _tokens(self, request: LiveRequest) -> int:
+        return min(named_tokens(self.prefix, request.number, request.prompt), max(request.last - 1, request.prompt))
+
     def numbers(self, requests: Sequence[LiveRequest]) -> list[np.ndarray]:
-        """Of the full blocks of each prompt, -1: its own."""
-        whole = [request.prompt // self.size for request in requests]
+        """Of the full blocks of each prompt, and of its answer as far as it is known, -1: its own."""
+        whole = [self._tokens(request) // self.size for request in requests]
         return self.prefix.numbered([request.number for request in requests], whole, self.size)
 
 
