@@ -5,20 +5,20 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from pimloom.arch.part import Positive, PositiveFloat
+from pimloom.arch.link import Link
+from pimloom.arch.part import NonNegative, Positive, PositiveFloat
 from pimloom.arch.routing import Routing
 
 
-class StudyGpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class StudyGpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A GPU, or a processor of the host, as the study models it: tiles that fit its caches, a roofline on what they
-    fetch, links."""
+    fetch."""
 
     MEANING: ClassVar[Mapping[str, str]] = {
         "cores": "streaming multiprocessors, or cores, which share peak_tflops [1]",
         "peak_tflops": "peak arithmetic rate at 16 bits [TFLOPS]",
         "memory_gb_s": "memory bandwidth [GB/s]",
         "memory_bytes": "memory [bytes]",
-        "link_gb_s": "links to other GPUs, of the host to them, both ways together [GB/s]",
         "l1_bytes": "L1 cache of a multiprocessor [bytes]",
         "l2_bytes": "L2 cache [bytes]",
     }
@@ -27,9 +27,18 @@ class StudyGpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     peak_tflops: PositiveFloat
     memory_gb_s: PositiveFloat
     memory_bytes: Positive
-    link_gb_s: PositiveFloat
     l1_bytes: Positive
     l2_bytes: Positive
+
+
+class StudyHost(StudyGpu, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A processor of the host, with its links to the GPUs."""
+
+    MEANING: ClassVar[Mapping[str, str]] = StudyGpu.MEANING | {
+        "link_gb_s": "links of the host to the GPUs, both ways together [GB/s]",
+    }
+
+    link_gb_s: PositiveFloat
 
 
 class StackArea(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -88,6 +97,8 @@ class AttAccSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "gpus": "GPUs that share every layer [1]",
         "element_bits": "width of weights, activations and cache [bits]",
         "host": "one of the host's two processors, which attend in decode steps; left out: they do not",
+        "link": "link of each GPU to all others of the box: a name in arch/fabrics/links.yaml, or its keys",
+        "collective_us": "fixed cost of what GPUs send one another: launch and barrier [µs]",
     }
 
     description: str
@@ -97,5 +108,7 @@ class AttAccSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gpu: StudyGpu
     stacks: StudyStacks
     dram: StudyDram
-    host: StudyGpu | None = None
+    link: Link
+    collective_us: NonNegative
+    host: StudyHost | None = None
     routing: Routing = Routing()

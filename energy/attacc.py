@@ -39,7 +39,6 @@ TO_GROUP = PjPerBit(1.01)  # [secondary A] column decoder to multiplexer of the 
 TO_GLOBAL = PjPerBit(1.23)  # [secondary A] multiplexer of the bank group to that of the global I/O
 TSV = PjPerBit(0.5)  # [secondary A] through-silicon vias
 INTERPOSER = PjPerBit(0.3)  # [secondary A] silicon interposer
-NVLINK = PjPerBit(1.3)  # [secondary A]
 L1 = PjPerBit(0.16)  # [secondary A]
 L2 = PjPerBit(0.3)  # [secondary A]
 REGISTER_PJ_PER_BYTE = 0.0675  # [secondary A]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pimloom.arch.aim import AimDevice
-from pimloom.arch.attacc import AttAccSystem, StackArea, StudyGpu, StudyStacks
+from pimloom.arch.attacc import AttAccSystem, StackArea, StudyGpu, StudyHost, StudyStacks
 from pimloom.arch.cent import CentEnergy, CentSystem, CxlLink, NearMemory, Sram
 from pimloom.arch.composition import (
     ALL,
@@ -173,7 +173,7 @@ def all_fields() -> Mapping[str, str]:
         ("gpu", StudyGpu),
         ("stacks", StudyStacks),
         ("stacks.area", StackArea),
-        ("host", StudyGpu),
+        ("host", StudyHost),
         ("", CentSystem),
         ("link", CxlLink),
         ("near_memory", NearMemory),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-PINS, NVLINK, LATENCY, NETWORK, NETWORK_LATENCY = 3.352e12, 450e9, 0.8e-6, 50e9, 0.13e-6
+PINS, NVLINK, LATENCY, NETWORK, NETWORK_LATENCY = 3.352e12, 450e9, 0.8e-6, 50e9, 2.7e-6
 RATE = {"xpu": 989.4e12, "logic": 5 * 32 * 512 * 2 * 650e6, "bank": 16 * PINS}
 TIMES = {"xpu": 1, "logic": 4, "bank": 16}
 COLUMN_PJ = {"xpu": 891, "logic": 464, "bank": 187}

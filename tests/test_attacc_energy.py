@@ -20,8 +20,8 @@ def test_energy_of_a_byte(place: str) -> None:
 def test_constants() -> None:
     each = attacc.ACTIVATE, attacc.CELL, attacc.TO_GROUP, attacc.TO_GLOBAL, attacc.TSV, attacc.INTERPOSER
     assert [one.pj for one in each] == [0.11, 0.44, 1.01, 1.23, 0.5, 0.3]
-    per_byte = attacc.NVLINK.of_bytes(1), attacc.L1.of_bytes(1), attacc.L2.of_bytes(1)
-    assert per_byte == pytest.approx((10.4, 1.28, 2.4))
+    per_byte = attacc.L1.of_bytes(1), attacc.L2.of_bytes(1)
+    assert per_byte == pytest.approx((1.28, 2.4))
     assert (attacc.REGISTER_PJ_PER_BYTE, attacc.SRAM_PJ_PER_BYTE, attacc.MULTIPLY_ADD_PJ) == (0.0675, 0.0034, 0.32)
 
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from pimloom.arch.error import UserError
 from pimloom.arch.system import load_part
-from pimloom.energy.attacc import NVLINK
 from pimloom.mappers.attacc.layout import Placement
 from pimloom.systems.devices.attacc import gpu
 from pimloom.systems.devices.attacc.box import Box, Decoder, Experts, Stacks
@@ -136,7 +135,7 @@ def test_keys_and_values_of_prompts_go_to_the_stacks() -> None:
     sent = 96 * 764 * 2 * 12_288 * 2
     assert with_stacks.counts["sent_bytes"] - alone.counts["sent_bytes"] == sent
     more = sum(with_stacks.joules.values()) - sum(alone.joules.values())
-    assert more == pytest.approx(with_stacks.joules["transfer"]) == pytest.approx(NVLINK.of_bytes(sent) * 1e-12)
+    assert more == pytest.approx(with_stacks.joules["transfer"]) == pytest.approx(10.4 * sent * 1e-12)
     assert sum(with_stacks.seconds.values()) == sum(alone.seconds.values())
 
 
@@ -155,7 +154,7 @@ def test_a_prompt_of_one_token_attends_as_a_token_of_decode() -> None:
 
 def test_an_h100_is_not_slower_without_the_slip() -> None:
     a100, h100 = (ms(mean_step(Box(one, 8), GPT, 54, 2048, 4)) for one in (A100A, H100))
-    assert h100 < a100
+    assert h100 <= a100  # both wait for the same memory, over the same links
 
 
 def test_processors_of_the_host_take_turns() -> None:

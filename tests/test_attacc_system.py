@@ -39,14 +39,15 @@ def test_the_command_gives_the_throughput_of_its_authors_simulator() -> None:
 
 
 @pytest.mark.parametrize("setting", [
-    "gpus=16", "element_bits=8", "gpu.cores=120", "gpu.peak_tflops=600", "gpu.memory_gb_s=2000", "gpu.link_gb_s=900",
+    "gpus=16", "element_bits=8", "gpu.cores=120", "gpu.peak_tflops=600", "gpu.memory_gb_s=2000",
+    "link.gbps=3600", "collective_us=9", "link.latency_ns=9", "link.pj_per_bit=9", "link.topology=ring",
     "gpu.l1_bytes=65536", "gpu.l2_bytes=1048576", "stacks.each=4", "stacks.placement=bg", "stacks.power_limited=false",
     "stacks.pipelined=false", "stacks.co_processing=false", "dram.part=hbm3_attacc_6400", "dram.timing.nCCDAB=8 nCK",
 ])  # fmt: skip
 def test_each_field_decides_something(setting: str) -> None:
     more = ("gpus=12",) if setting == "gpus=16" else ()
     plain, other = ran(*more), ran(setting)
-    assert other.step_s != plain.step_s or other.prefill_s != plain.prefill_s
+    assert (other.step_s, other.prefill_s, other.step_j) != (plain.step_s, plain.prefill_s, plain.step_j)
     assert other.spec_digest != plain.spec_digest
 
 
@@ -153,7 +154,7 @@ def test_a_step_of_the_device_is_that_of_the_run() -> None:
     ("--model gpt3-175b --every 0", "--every 0: expected at least 1"),
     ("--model gpt3-175b --batch 0", "--batch 0: expected at least 1"),
     ("--model gpt3-175b --seed 7", "--seed 7: attacc draws nothing; leave it out"),
-    ("--model gpt3-175b --set gpu.link_gb_s=1e-320", "energy of a step is beyond all numbers"),
+    ("--model gpt3-175b --set gpu.memory_gb_s=1e-320", "energy of a step is beyond all numbers"),
 ])  # fmt: skip
 def test_what_is_refused(options: str, said: str) -> None:
     found = call("run", "attacc", *options.split())
@@ -255,7 +256,7 @@ def test_what_bounds_a_step() -> None:
     assert all(0 < step.least_ps[limit] < step.end_ps for limit in ("compute", "memory bandwidth", "link"))
     width, context = 12_288, 1000
     assert step.macs == 96 * 40 * (12 * width**2 + 2 * width * context)  # of a token in a layer
-    assert step.link_bytes == 96 * 40 * 2 * (8 * 2 * width + 4 * width)  # two all-reduces of eight; q, k, v, context
+    assert step.link_bytes == 96 * 40 * 2 * (2 * 2 * 7 * width + 4 * width)  # two all-reduces; q, k, v, context
 
 
 def test_a_common_tp_stands_in_place_of_the_gpus() -> None:

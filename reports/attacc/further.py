@@ -18,7 +18,7 @@ from pimloom.mappers.attacc.counts import count_commands
 from pimloom.mappers.attacc.layout import Placement, Work, lay_out
 from pimloom.reports.attacc.measured import PART, cycles_of, rows_of
 from pimloom.reports.reproduction import compared
-from pimloom.systems.devices.attacc.box import Box, Decoder, Stacks
+from pimloom.systems.devices.attacc.box import Box, Decoder, Stacks, nvlink3
 from pimloom.systems.devices.attacc.boxed import boxed
 from pimloom.systems.devices.attacc.gpu import A100A, HOST
 from pimloom.systems.devices.attacc.outcome import AttAccOutcome
@@ -48,7 +48,7 @@ def checks(cycles: Sequence[tuple[dict[str, str], int]], batch_1: AttAccOutcome)
 def constants() -> list[Check]:
     """Energy of a byte, or of an operation."""
     ways = [energy.way(place).of_bytes(1) for place in ("gpu", "bank", "bg", "buffer")]
-    wires = [wire.of_bytes(1) for wire in (energy.NVLINK, energy.L2, energy.L1)]
+    wires = [wire.of_bytes(1) for wire in (energy.PjPerBit(nvlink3().near.pj_per_bit or 0), energy.L2, energy.L1)]
     ours = (*ways, *wires, energy.REGISTER_PJ_PER_BYTE, energy.SRAM_PJ_PER_BYTE, energy.MULTIPLY_ADD_PJ)
     return [
         compared(f"energy: {row['what']}", mine, float(row["value"]), row["unit"], 1e-9, "exact", "FAIL", "secondary")

@@ -89,7 +89,7 @@ ATTACC = _each(
         "tsv interposer": Place((IO,), "energy/attacc.py", "secondary"),
         "multiply_add": Place((COMPUTE,), "energy/attacc.py", "secondary"),
         "l1 l2 register sram": Place((CHIP,), "energy/attacc.py", "secondary"),
-        "links": Place((LINKS,), "energy/attacc.py", "secondary"),
+        "links": Place((LINKS,), "link.pj_per_bit"),
     }
 )
 DUPLEX = _each(

@@ -1,9 +1,14 @@
 """The GPUs and stacks of AttAcc, and the layers that run on them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from typing import NamedTuple
 
+import msgspec
+
+from pimloom.arch.link import Fabric, Link
+from pimloom.arch.load import NAMED_LINKS, load_tree
 from pimloom.arch.part import Part
 from pimloom.arch.routing import EVEN, Routing
 from pimloom.mappers.attacc.layout import CHANNELS, Placement
@@ -14,6 +19,12 @@ STACKS = 5  # [secondary A] beside each GPU
 STACK_GB_S = 670.4  # [secondary A] of a stack's interface at 5.2 Gb/s
 GAIN: Mapping[Placement, int] = {Placement.BANK: 9, Placement.BANK_GROUP: 3, Placement.BUFFER: 1}  # [secondary A]
 GAIN_UNLIMITED: Mapping[Placement, int] = {Placement.BANK: 16, Placement.BANK_GROUP: 8, Placement.BUFFER: 1}  # [A]
+
+
+@cache
+def nvlink3() -> Fabric:
+    """The links of an A100, any number of which they join."""
+    return Fabric(msgspec.convert(load_tree(NAMED_LINKS)[0]["nvlink3"], Link))
 
 
 class Experts(NamedTuple):
@@ -77,10 +88,13 @@ class Stacks:
 @dataclass(frozen=True)
 class Box:
     """GPUs that share every layer; attention is done by the stacks, else by the processors of the host, else by them.
-    element_bytes: 2 or 1, of weights, K, V and activations."""
+    element_bytes: 2 or 1, of weights, K, V and activations. fabric, collective_us: what joins the GPUs, and what a
+    collective costs to begin."""
 
     gpu: Gpu
     gpus: int
     stacks: Stacks | None = None
     host: Gpu | None = None
     element_bytes: int = 2
+    fabric: Fabric = field(default_factory=nvlink3)
+    collective_us: float = 0.0

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from pimloom.arch.attacc import AttAccSystem, StudyGpu
 from pimloom.arch.document import SET
 from pimloom.arch.error import UserError
+from pimloom.arch.link import Fabric
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.name_units import counted
 from pimloom.arch.routing import Routing
@@ -85,7 +86,10 @@ def boxed(system: System, llm: LlmSpec, released: bool, tp: int = 1) -> Boxed:
         what = f"{llm.num_experts} experts" if llm.num_experts > 1 else grouped
         raise UserError(f"--fidelity released: {llm.name} has {what}, which the authors' code does not; leave it out")
     gpu, size = spec.gpu, spec.element_bits // BITS_PER_BYTE
-    box = Box(gpu_of(gpu), spec.gpus, _stacks(system, spec), _host(system, spec), element_bytes=size)
+    link, cost = spec.link, spec.collective_us
+    one = gpu_of(gpu, 2 * link.gbps / BITS_PER_BYTE)
+    beside = _stacks(system, spec), _host(system, spec)
+    box = Box(one, spec.gpus, *beside, element_bytes=size, fabric=Fabric(link), collective_us=cost)
     weights, kv = parameters(llm) * size, kv_bytes_per_token(llm, bits=Bits(*[spec.element_bits] * 3))
     there = spec.gpus * gpu.memory_bytes
     if weights > there:
@@ -155,12 +159,12 @@ def _host(system: System, spec: AttAccSystem) -> Gpu | None:
         raise UserError(
             f"{system.where('stacks.each')}: stacks attend, and so does the host; set stacks.each=0, or leave host out"
         )
-    return gpu_of(spec.host)
+    return gpu_of(spec.host, spec.host.link_gb_s)
 
 
-def gpu_of(one: StudyGpu) -> Gpu:
-    """As layers are priced on it."""
-    return Gpu(one.cores, one.peak_tflops, one.memory_gb_s, one.link_gb_s, one.l1_bytes, one.l2_bytes)
+def gpu_of(one: StudyGpu, link_gb_s: float) -> Gpu:
+    """As layers are priced on it; link_gb_s: of its links, both ways together."""
+    return Gpu(one.cores, one.peak_tflops, one.memory_gb_s, link_gb_s, one.l1_bytes, one.l2_bytes)
 
 
 def _stack_bytes(system: System) -> int:

@@ -11,8 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pimloom.arch.units import BYTES_PER_GB, FLOP_PER_TFLOP, KIB, MIB, S_PER_US
-from pimloom.energy.attacc import NVLINK, gpu_energy
+from pimloom.arch.link import Fabric
+from pimloom.arch.units import BITS_PER_BYTE, BYTES_PER_GB, FLOP_PER_TFLOP, KIB, MIB, S_PER_PS, S_PER_US
+from pimloom.cycle_sim import link as collectives
+from pimloom.energy.attacc import gpu_energy
 from pimloom.energy.ledger import Ledger
 from pimloom.systems.reference.attacc import Slips
 
@@ -104,15 +106,27 @@ def norm(gpu: Gpu, elements: float, element_bytes: int, slips: Slips) -> Cost:
     return _of_vectors(gpu, seconds, 5 * elements, _cores(gpu, slips), moved, element_bytes)
 
 
-def all_reduce(gpu: Gpu, gpus: int, moved: float, slips: Slips) -> Cost:
-    """Of `moved` bytes on each of the GPUs; energy of one of them."""
+def all_reduce(fabric: Fabric, collective_us: float, gpus: int, n_bytes: int, slips: Slips) -> Cost:
+    """Of so many bytes on each of the GPUs; energy of one of them."""
+    if gpus == 1:
+        drawn = n_bytes if slips.links_of_one_gpu else 0
+        pj = (fabric.near.pj_per_bit or 0.0) * BITS_PER_BYTE * drawn
+        return Cost(0.0, True, Ledger({"links": pj}), sent_bytes=drawn, least={"link": 0.0})
+    sent = collectives.all_reduce(fabric, n_bytes, gpus)
+    seconds, pj = collective_us * S_PER_US + sent.ps * S_PER_PS, sent.pj(fabric) / gpus
+    return Cost(seconds, True, Ledger({"links": pj}), sent_bytes=sent.all_bytes / gpus, least={"link": seconds})
+
+
+def fitted_all_reduce(gpu: Gpu, pj_per_bit: float, gpus: int, moved: float, slips: Slips) -> Cost:
+    """The same by the fit of the authors' simulator."""
     if gpus == 1 and not slips.links_of_one_gpu:
         moved = 0.0
     each = moved / gpus
     latency = (LINK_US + LINK_US_PER_BYTE * FITTED_LINK_GB_S / gpu.link_gb_s * each) * S_PER_US
     step = max(latency, each / (gpu.link_gb_s * BYTES_PER_GB / 2))
     seconds = step * (gpus - 1)
-    return Cost(seconds, True, Ledger({"links": NVLINK.of_bytes(moved)}), sent_bytes=moved, least={"link": seconds})
+    pj = pj_per_bit * BITS_PER_BYTE * moved
+    return Cost(seconds, True, Ledger({"links": pj}), sent_bytes=moved, least={"link": seconds})
 
 
 def _of_vectors(gpu: Gpu, memory: float, flops: float, share: float, moved: float, element_bytes: int) -> Cost:

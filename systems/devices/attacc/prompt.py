@@ -36,5 +36,5 @@ def prompts_step(box: Box, decoder: Decoder, prompts: Sequence[Prompt], slips: S
         "context": added(matrix(at[0], head, seen[at], count) for at, count in alike.items()),
     }
     if box.stacks and not slips.prompts_for_free:
-        parts["transfer"] = transfer(2 * rows * (decoder.groups // n) * head * size)._replace(seconds=0.0)
+        parts["transfer"] = transfer(box, 2 * rows * (decoder.groups // n) * head * size)._replace(seconds=0.0)
     return Step.of({name: part.seconds for name, part in parts.items()}, parts, n, decoder.layers)

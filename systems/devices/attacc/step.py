@@ -17,8 +17,8 @@ from typing import NamedTuple
 from pimloom.arch.error import UserError
 from pimloom.arch.near import next_to
 from pimloom.arch.table import compile_table
-from pimloom.arch.units import BYTES_PER_GB, FLOP_PER_TFLOP, J_PER_PJ, S_PER_PS, ceil_div
-from pimloom.energy.attacc import NVLINK, softmax_energy, way
+from pimloom.arch.units import BITS_PER_BYTE, BYTES_PER_GB, FLOP_PER_TFLOP, J_PER_PJ, S_PER_PS, ceil_div
+from pimloom.energy.attacc import softmax_energy, way
 from pimloom.energy.ledger import Ledger
 from pimloom.mappers.attacc.layout import Work
 from pimloom.systems.devices.attacc.box import Box, Decoder, Stacks
@@ -193,14 +193,14 @@ def _on_stacks(box: Box, stacks: Stacks, decoder: Decoder, contexts: Sequence[in
     return {
         "score": Cost(score, True, energy, 2 * values * decoder.head_dim, least={"commands": score}),
         "softmax": Cost(alone, True, softmax_energy(moved, 5 * values // 2)),
-        "transfer": transfer(sent),
+        "transfer": transfer(box, sent),
     }
 
 
-def transfer(sent: int) -> Cost:
-    """Of so many bytes between a GPU and the stacks beside it."""
+def transfer(box: Box, sent: int) -> Cost:
+    """Of so many bytes between a GPU and the stacks beside it, which its link joins."""
     seconds = sent / (LINK_GB_S * BYTES_PER_GB / 2)
-    return Cost(seconds, True, Ledger({"links": NVLINK.of_bytes(sent)}), sent_bytes=sent, least={"link": seconds})
+    return Cost(seconds, True, Ledger({"links": (box.fabric.near.pj_per_bit or 0.0) * BITS_PER_BYTE * sent}), sent_bytes=sent, least={"link": seconds})
 
 
 def _hide(seconds: dict[str, float], least: float, pipelined: bool, slips: Slips) -> None:
