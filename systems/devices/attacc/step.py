@@ -200,7 +200,8 @@ def _on_stacks(box: Box, stacks: Stacks, decoder: Decoder, contexts: Sequence[in
 def transfer(box: Box, sent: int) -> Cost:
     """Of so many bytes between a GPU and the stacks beside it, which its link joins."""
     seconds = sent / (LINK_GB_S * BYTES_PER_GB / 2)
-    return Cost(seconds, True, Ledger({"links": (box.fabric.near.pj_per_bit or 0.0) * BITS_PER_BYTE * sent}), sent_bytes=sent, least={"link": seconds})
+    pj = (box.fabric.near.pj_per_bit or 0.0) * BITS_PER_BYTE * sent
+    return Cost(seconds, True, Ledger({"links": pj}), sent_bytes=sent, least={"link": seconds})
 
 
 def _hide(seconds: dict[str, float], least: float, pipelined: bool, slips: Slips) -> None:
