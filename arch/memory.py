@@ -90,6 +90,7 @@ class Memory(NamedTuple):
     policy: Policy
     currents: Currents | None
     warnings: tuple[str, ...] = ()
+    interface_pj: float = 0.0  # of an access over the data pins
 
     @property
     def capacity_bytes(self) -> int:

@@ -45,6 +45,7 @@ def part_memory(name: str, part: Part, policy: Policy, channels: int = 1, mappin
         peak_gb_s=part.peak_gb_s,
         policy=policy,
         currents=currents,
+        interface_pj=part.io_pj_per_bit * org.access_bits,
     )
 
 

@@ -30,7 +30,7 @@ from pimloom.arch.pim_stream import can_attend
 from pimloom.arch.pim_system import PimSystem as PimSystem
 from pimloom.arch.roofline import RooflineSystem as RooflineSystem
 from pimloom.arch.routing import Routing
-from pimloom.arch.unread import check_drawn, check_ideal, check_read, check_used
+from pimloom.arch.unread import check_read, check_used
 
 if TYPE_CHECKING:  # of each kind, what is its own is imported where a system is of that kind
     from pimloom.arch.aim_file import LoadedAim
@@ -126,9 +126,12 @@ def spec_digest(system: System, model: LlmSpec, **asked: Any) -> str:
     return digest(system.digest, model.decisive(), asked)
 
 
-def load_system(name: str, overrides: Mapping[str, str] | None = None) -> System:
-    """Read a system by name or path, with `--set` overrides by dotted place. Raises UserError."""
-    return resolve(read_sheet(find("systems", name)), overrides or {})
+def load_system(name: str, overrides: Mapping[str, str] | None = None, command: str | None = None) -> System:
+    """Read a system by name or path, with `--set` overrides by dotted place. command: `run` or `serve`, which refuses
+    what only other commands read. Raises UserError."""
+    sheet = read_sheet(find("systems", name))
+    check_read(kind_of(sheet), overrides or {}, command)
+    return resolve(sheet, overrides or {})
 
 
 def resolve(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sheet] = part_sheet) -> System:
@@ -136,13 +139,18 @@ def resolve(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sh
 
     part: the text of a part by name, or by the path that `dram.part` comes to.
     """
+    check_read(kind_of(sheet), overrides)
+    found = _resolved(sheet, overrides, part)
+    check_used(found, overrides)
+    return found
+
+
+def _resolved(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sheet]) -> System:
     path, kind = Path(sheet.path), kind_of(sheet)
-    check_read(kind, overrides)
     if kind == "composed":
         from pimloom.arch.composition_load import compose
 
         composed = compose(sheet, overrides, part)
-        check_drawn(composed.spec.routing, overrides)
         return System(path.stem, composed.spec, None, composed.sources, composed.parts)
     if kind == "cent":
         return _of_aim(sheet, overrides)
@@ -154,8 +162,6 @@ def resolve(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sh
         return System(path.stem, baseline.value, None, baseline.sources)
     loaded: Loaded[Any] = load_sheet(sheet, struct_of_kind(kind), mine)
     spec: PimSystem | NpuPimSystem | AttAccSystem = loaded.value
-    if spec.kind != "pim":
-        check_drawn(spec.routing, overrides)
     device = spec.dram.part
     if device.endswith((".yaml", ".yml")) and loaded.sources["dram.part"].file != SET:
         device = str(path.parent / device)  # a path in a file starts at that file
@@ -198,10 +204,6 @@ def _of_duplex(sheet: Sheet, overrides: Mapping[str, str]) -> System:
     from pimloom.arch.duplex_system import DuplexSystem
 
     loaded = load_sheet(sheet, DuplexSystem, own("device", overrides))
-    if loaded.value.memory == "ideal":
-        check_ideal(overrides)
-    check_used(loaded.value, overrides)
-    check_drawn(loaded.value.routing, overrides)
     duplex = made_of("device", loaded.value.device, load_duplex, sheet, loaded.sources, overrides)
     return System(Path(sheet.path).stem, loaded.value, None, loaded.sources, duplex=duplex)
 

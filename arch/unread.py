@@ -1,41 +1,72 @@
-"""Keys that a kind of system does not read, though its file or its part has them: who sets one is told."""
+"""Keys that a system does not read, though its file or its part has them: who sets one is told why, and what to set."""
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from pimloom.arch.error import UserError
+from pimloom.arch.part import Part
+from pimloom.arch.part_channel import without_pim
+from pimloom.arch.standard import read_timings
 
 if TYPE_CHECKING:
+    from pimloom.arch.aim import AimDevice
+    from pimloom.arch.attacc import AttAccSystem
+    from pimloom.arch.composition import ComposedSystem
     from pimloom.arch.duplex_system import DuplexSystem
+    from pimloom.arch.npu_pim import NpuPimSystem
+    from pimloom.arch.pim_system import PimSystem
+    from pimloom.arch.policy import Policy
+    from pimloom.arch.roofline import RooflineSystem
     from pimloom.arch.routing import Routing
+    from pimloom.arch.system import System
 
 NO_CURRENTS = "no currents of the part are in its energy; leave it out"
+<<<<<<< HEAD
 IDEAL = "an ideal memory has no commands; set memory=simulated, or leave it out"
 RINGS = "its devices send around rings, as its authors' simulator has them; leave it out"
 UNREAD: Mapping[str, Mapping[str, str]] = {  # kind: place, or what places start with: why
+=======
+CURRENTS = ("VDD", "current.", "devices")
+FIXED: Mapping[str, Mapping[str, str]] = {  # kind: place, or what places start with: why
+>>>>>>> 1d162b45 (studies: a check says what it is and predictions are counted; docs/validation.md; keys that change nothing are refused)
     "roofline": {"routing.seed": "it takes the exact mean of all draws; leave it out"},
     "cent": {
         "energy.instruction_buffer.write_mw": "no token writes instructions, they are there; leave it out",
         "aim.dram.io_pj_per_bit": "the pins of its channels draw energy.dq_pj_per_bit; set that",
         "aim.dram.pim_unit.mac_power_mw": "a MAC draws energy.mac_factor x energy.read_mw; set these",
-        "aim.dram.VDD": NO_CURRENTS,
-        "aim.dram.current.": NO_CURRENTS,
-        "aim.dram.devices": NO_CURRENTS,
+        **{f"aim.dram.{key}": NO_CURRENTS for key in CURRENTS},
     },
     "attacc": {
         "dram.io_pj_per_bit": "wires of its stacks have energies of their own, which no key sets; leave it out",
-        "dram.VDD": NO_CURRENTS,
-        "dram.current.": NO_CURRENTS,
-        "dram.devices": NO_CURRENTS,
+        **{f"dram.{key}": NO_CURRENTS for key in CURRENTS},
     },
     "duplex": {
         "device.part.io_pj_per_bit": "wires of its stacks are in the energy of a column; leave it out",
+<<<<<<< HEAD
         "device.part.VDD": NO_CURRENTS,
         "device.part.current.": NO_CURRENTS,
         "device.part.devices": NO_CURRENTS,
         "device.links.node.topology": RINGS,
         "device.links.network.topology": RINGS,
+=======
+        **{f"device.part.{key}": NO_CURRENTS for key in CURRENTS},
+>>>>>>> 1d162b45 (studies: a check says what it is and predictions are counted; docs/validation.md; keys that change nothing are refused)
     },
+    "pim": {"npu.sram_bytes": "recorded beside the synthesised area, no limit in the model; leave it out"},
+}
+AREA = "an area, which {} does not report; pimloom compare and sweeps do"
+BANK = "the area of a second row buffer, which {} does not report; pimloom report neupims does"
+AT_REST = "power at rest, which {} does not charge; pimloom serve does"
+OF_OTHERS: Mapping[str, Mapping[str, Mapping[str, str]]] = {  # kind, place: why, of commands that do not read it
+    "run": {"pim": {"dram.current.IDD2N": AT_REST}, "roofline": {"idle_w": AT_REST}},
+    "serve": {},
+}
+AREAS: Mapping[str, Mapping[str, str]] = {  # what neither `run` nor `serve` reports
+    "pim": {"npu.area_mm2": AREA},
+    "attacc": {"stacks.area.": AREA},
+    "duplex": {"device.logic_area_mm2.": AREA, "device.logic_die_mm2": AREA},
+    "npu_pim": {"bank.": BANK},
 }
 OF_PIM = {  # of a Duplex device, which another processor beside the xPU does not read
     "logic": ("device.logic_pim.", "device.bundle_banks"),
@@ -43,36 +74,232 @@ OF_PIM = {  # of a Duplex device, which another processor beside the xPU does no
     "bank": ("device.bank_pim.",),
 }
 OF_COMMANDS = ("controller", "device.part.one_bus")  # of Duplex, which an ideal memory does not read
+IDEAL = "an ideal memory has no commands; set memory=simulated, or leave it out"
+REFRESHED = ("timing.tRFC", "timing.tREFI")
+BY_BANK = ("timing.tRFCpb", "timing.tREFIpb", "timing.tRREFD", "timing.tPBR2ACT", "timing.tPBR2PBR", "current.IDD5PB")
+ASLEEP = ("timing.tCKESR", "timing.tXS", "current.IDD6")
+PIM_GPT = frozenset({"ACT", "ACTab", "MACab", "PRE", "PREab", "RDMAC", "WR", "WRAab", "WRGB"})
+OF_ATTACC = {"bank": "AB", "bg": "SB", "buffer": "PB"}  # the commands of a placement of units
+OF_DUPLEX = frozenset({"ACT", "RD", "PRE", "ALL_ACT", "ALL_RD", "ALL_PRE", "PREab", "PREpb", "REFab"})
 
 
-def check_read(kind: str, overrides: Iterable[str]) -> None:
-    """Raise UserError for a place that a system of this kind does not read."""
+class Unread(NamedTuple):
+    """A place, or what places start with where it ends with a dot, and why nothing reads it."""
+
+    place: str
+    why: str
+
+    def names(self, place: str) -> bool:
+        """Whether this is about a place."""
+        return place == self.place or (self.place.endswith(".") and place.startswith(self.place))
+
+
+def check_read(kind: str, overrides: Iterable[str], command: str | None = None) -> None:
+    """Raise UserError for a place that no system of this kind reads, or that a command does not."""
+    found = [Unread(place, f"{kind} does not read it: {why}") for place, why in FIXED.get(kind, {}).items()]
+    if command in OF_OTHERS:
+        places = {**OF_OTHERS[command].get(kind, {}), **AREAS.get(kind, {})}
+        found += [Unread(place, f"not read: {why.format(command)}") for place, why in places.items()]
+    refuse(found, overrides)
+
+
+def check_used(system: "System", overrides: Iterable[str]) -> None:
+    """Raise UserError for a place that this system does not read with its other keys as they are."""
+    if overrides and system.kind in BY_KIND:
+        refuse([*BY_KIND[system.kind](system), *_draws(system)], overrides)
+
+
+def refuse(unread: Iterable[Unread], overrides: Iterable[str], below: str = "") -> None:
+    """Raise UserError for an override of which one of these is. below: where the places stand."""
+    rules = list(unread)
     for place in overrides:
-        for unread, why in UNREAD.get(kind, {}).items():
-            if place == unread or (unread.endswith(".") and place.startswith(unread)):
-                raise UserError(f"--set {place}: {kind} does not read it: {why}")
+        for rule in rules:
+            if rule.names(place):
+                raise UserError(f"--set {below}{place}: {rule.why}")
 
 
-def check_ideal(overrides: Iterable[str]) -> None:
-    """Raise UserError for a place of Duplex that an ideal memory does not read."""
-    for place in overrides:
-        if place in OF_COMMANDS:
-            raise UserError(f"--set {place}: not read with memory=ideal: {IDEAL}")
+def _draws(system: "System") -> Iterator[Unread]:
+    """A seed of draws where nothing is drawn."""
+    routing: Routing | None = getattr(system.spec, "routing", None)
+    if routing is not None and not routing.drawn:
+        why = "not read with routing.drawn=false; set routing.drawn=true, or leave it out"
+        yield Unread("routing.seed", why)
 
 
-def check_drawn(routing: "Routing", overrides: Iterable[str]) -> None:
-    """Raise UserError for a seed of draws where nothing is drawn."""
-    if not routing.drawn and "routing.seed" in overrides:
-        said = "not read with routing.drawn=false; set routing.drawn=true, or leave it out"
-        raise UserError(f"--set routing.seed: {said}")
+def _roofline(system: "System") -> Iterator[Unread]:
+    spec: RooflineSystem = system.spec  # type: ignore[assignment]
+    if not spec.launch_us:
+        yield Unread("kernels_per_layer", "not read with launch_us=0; set launch_us, too, or leave it out")
 
 
-def check_used(spec: "DuplexSystem", overrides: Iterable[str]) -> None:
-    """Raise UserError for a place of Duplex that it does not read with the others as they are."""
+def _pim(system: "System") -> Iterator[Unread]:
+    spec: PimSystem = system.spec  # type: ignore[assignment]
+    refreshed = frozenset({"REFab"}) if spec.dram.refresh else frozenset()
+    if not spec.dram.refresh:
+        for place in REFRESHED:
+            yield Unread(f"dram.{place}", "not read with dram.refresh=false; set dram.refresh=true, or leave it out")
+    if not spec.energy.interface:
+        why = "not read with energy.interface=false; set energy.interface=true, or leave it out"
+        yield Unread("dram.io_pj_per_bit", why)
+    yield from _timings(system.part, "dram.", PIM_GPT | refreshed)
+
+
+def _attacc(system: "System") -> Iterator[Unread]:
+    spec: AttAccSystem = system.spec  # type: ignore[assignment]
+    if not spec.stacks.each:
+        some = "take attacc, which has some" if spec.host else "--set stacks.each=5 gives it some"
+        places = ("dram.", "stacks.placement", "stacks.power_limited", "stacks.area.")
+        yield from (Unread(place, f"{system.name} has no stacks; {some}") for place in places)
+        return
+    kind = OF_ATTACC[spec.stacks.placement]
+    sent = {f"ACT{kind}", f"MAC{kind}", "PREA" if kind == "AB" else f"PRE{kind}", "PREA", "REFab"}
+    yield from _timings(system.part, "dram.", frozenset({*sent, "WRGB", "MVSB", "MVGB", "SFM"}))
+
+
+def _duplex(system: "System") -> Iterator[Unread]:
+    spec: DuplexSystem = system.spec  # type: ignore[assignment]
+    assert system.duplex is not None
     unread = [(place, f"pim={spec.pim}", f"pim={pim}") for pim in OF_PIM if pim != spec.pim for place in OF_PIM[pim]]
     if not spec.co_processing:
         unread.append(("router", "co_processing=false", "co_processing=true"))
-    for place in overrides:
-        for start, why, instead in unread:
-            if place.startswith(start):
-                raise UserError(f"--set {place}: not read with {why}; set {instead}, or leave it out")
+    if spec.nodes == 1:
+        places = ("links.network_gb_s", "links.network_latency_us", "energy.network_pj_per_bit")
+        unread += [(f"device.{place}", "nodes=1", "nodes=2") for place in places]
+    for place, why, instead in unread:
+        yield Unread(place, f"not read with {why}; set {instead}, or leave it out")
+    if spec.memory == "ideal":
+        yield from (Unread(place, f"not read with memory=ideal: {IDEAL}") for place in OF_COMMANDS)
+    else:
+        yield from _timings(system.duplex.part, "device.part.", OF_DUPLEX)
+
+
+def _npu_pim(system: "System") -> Iterator[Unread]:
+    spec: NpuPimSystem = system.spec  # type: ignore[assignment]
+    if spec.dram.row_buffers == "none":
+        why = "there is no PIM with dram.row_buffers=none; take npu_pim or neupims, or leave it out"
+        places = ("controller.pim_queue_entries", "controller.pim_floor_ck", "dram.pim_precharge", "dram.pim_unit.")
+        yield from (Unread(place, f"not read: {why}") for place in (*places, "packing.constants"))
+        if spec.energy is not None:
+            yield Unread("energy.comp_reads", f"not read: {why}")
+    if spec.energy is None:
+        yield from _energies("dram.", "the system gives no key energy, so that it has none")
+    elif not system.memory.current:
+        yield from _energies("dram.", "its part gives no currents, so that it has no energy")
+
+
+def _cent(system: "System") -> Iterator[Unread]:
+    assert system.aim is not None
+    yield from _of_aim(system.aim.spec, "aim.")
+
+
+def _composed(system: "System") -> Iterator[Unread]:
+    from pimloom.arch.composition_check import hands_over
+
+    spec: ComposedSystem = system.spec  # type: ignore[assignment]
+    together = hands_over(spec, system.parts)
+    for name, part in system.parts.items():
+        below = f"memories.{name}."
+        if together:
+            yield from _energies(below, "of arrays beside PIM there is no energy")
+            continue
+        yield Unread(f"{below}io_pj_per_bit", f"not read: a bit draws {below}pj_per_bit; set that")
+        dynamic = ("IDD0", "IDD4R", "IDD4W", "IDD5PB", "IDD6")
+        why = f"accesses draw {below}pj_per_bit, and the current is neither of standby nor of refresh; set that"
+        yield from (Unread(f"{below}current.{idd}", f"not read: {why}") for idd in dynamic)
+        if not part.current:
+            why = "not read: its part gives no currents; leave it out"
+            yield from (Unread(f"{below}{key}", why) for key in CURRENTS)
+        users = {key: unit for key, unit in spec.units.items() if unit.memory == name}
+        beside = [key for key, unit in users.items() if getattr(unit, "at", "") == "bank"]
+        if beside:
+            why = f"its MAC units draw units.{beside[0]}.power_w; set that"
+            yield Unread(f"{below}pim_unit.mac_power_mw", f"not read: {why}")
+        else:
+            yield Unread(f"{below}pim_unit.", "not read: no unit computes beside the banks; leave it out")
+        if all(unit.type == "roofline" or getattr(unit, "at", "bank") != "bank" for unit in users.values()):
+            read = {"tRFC", "tREFI", "tCCD_S", "tCCD_L", "nBL", "tRAS", "tRP", "tRC"}
+            why = "not read: no unit of this memory sends commands one by one; leave it out"
+            yield from (Unread(f"{below}timing.{timing}", why) for timing in part.timing if timing not in read)
+
+
+BY_KIND: Mapping[str, Callable[["System"], Iterable[Unread]]] = {
+    "roofline": _roofline,
+    "pim": _pim,
+    "attacc": _attacc,
+    "duplex": _duplex,
+    "npu_pim": _npu_pim,
+    "cent": _cent,
+    "composed": _composed,
+}
+
+
+def _energies(below: str, why: str) -> Iterator[Unread]:
+    for key in (*CURRENTS, "io_pj_per_bit", "pim_unit.mac_power_mw"):
+        yield Unread(f"{below}{key}", f"not read: {why}; leave it out")
+
+
+def _timings(part: Part | None, below: str, commands: frozenset[str]) -> Iterator[Unread]:
+    """Timings of a part that bind none of these commands."""
+    assert part is not None
+    for name in _unbound(part.standard, part.pim, frozenset(part.timing), commands):
+        yield Unread(f"{below}timing.{name}", "not read: it binds no command that this system sends; leave it out")
+
+
+@lru_cache(maxsize=64)
+def _unbound(standard: str, pim: str | None, timing: frozenset[str], commands: frozenset[str]) -> frozenset[str]:
+    checked = {"nBL", "tRAS", "tRP", "tRC", "tRFC", "tREFI"}  # sums that a part must keep
+    return timing - read_timings(standard, pim, timing, commands) - checked
+
+
+def _of_aim(spec: "AimDevice", below: str) -> Iterator[Unread]:
+    if spec.refresh == "none":
+        for place in REFRESHED:
+            why = f"not read with {below}refresh=none; set {below}refresh=all_bank, too, or leave it out"
+            yield Unread(f"{below}dram.{place}", why)
+
+
+def check_aim(spec: "AimDevice", overrides: Iterable[str]) -> None:
+    """Raise UserError for a place that `pimloom aim` does not read: it counts clocks and commands."""
+    no_energy = _energies("dram.", "pimloom aim counts clocks and commands, it has no energy")
+    refuse([*no_energy, *_of_aim(spec, "")], overrides)
+
+
+def check_policy(policy: "Policy", overrides: Iterable[str]) -> None:
+    """Raise UserError for a place of a controller that its other keys leave without effect."""
+    refuse(_of_policy(policy), overrides, "controller.")
+
+
+def _of_policy(policy: "Policy") -> Iterator[Unread]:
+    if policy.page != "adaptive":
+        why = f"not read with page={policy.page}; set controller.page=adaptive, or leave it out"
+        yield Unread("page_timeout_ck", why)
+    if policy.structure == "buffered":
+        for place in ("queues", "queue_entries", "requests_per_ck", "arbiter", "drain_idle"):
+            yield Unread(place, "not read with structure=buffered, which has no command queues; leave it out")
+        if policy.page == "open":
+            yield Unread("row_hit_cap", "not read with page=open here; set controller.page=closed, or leave it out")
+
+
+def check_traced(part: Part, policy: "Policy", overrides: Iterable[str]) -> None:
+    """Raise UserError for a place of a part that `pimloom trace` does not read: it sends reads, writes, refreshes."""
+    refuse(_traced(part, policy), overrides, "dram.")
+
+
+def _traced(part: Part, policy: "Policy") -> Iterator[Unread]:
+    of_pim = "not read: pimloom trace sends no command of PIM; leave it out"
+    yield Unread("pim_unit.", of_pim)
+    for name in part.timing.keys() - without_pim(part).timing.keys():
+        yield Unread(f"timing.{name}", of_pim)
+    if not part.current:
+        yield from _energies("", "the part gives no currents, so that a trace has no energy")
+    if policy.refresh == "none":
+        for place in REFRESHED:
+            yield Unread(place, "not read with controller.refresh=none; set controller.refresh, too, or leave it out")
+    if policy.refresh != "per_bank":
+        for place in BY_BANK:
+            why = "not read: no bank is refreshed alone; set controller.refresh=per_bank, or leave it out"
+            yield Unread(place, why)
+    if policy.self_refresh_after_ck is None:
+        for place in ASLEEP:
+            why = "not read with controller.self_refresh_after_ck=null; set that, too, or leave it out"
+            yield Unread(place, why)

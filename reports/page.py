@@ -96,17 +96,20 @@ class Card(NamedTuple):
 
 
 class ClaimLine(NamedTuple):
-    """One figure of a claim: our value and the published one, as printed."""
+    """One figure of a claim: our value and the published one, as printed. basis: as of a check; what is not predicted
+    is marked and not judged."""
 
     what: str
     ours: str
     published: str
     unit: str = ""
+    basis: str = "predicted"
 
 
 @dataclass(frozen=True)
 class Claim:
     """The headline claim of a paper, the first card of its study: whether it is reproduced, and one sentence why.
+    missed: a prediction lies outside; neither: it cannot be judged.
 
     heading, theirs: over the card and over the published values, where these are another's than the paper's.
     """
@@ -116,6 +119,7 @@ class Claim:
     why: str
     heading: str = "The paper's headline claim"
     theirs: str = "published"
+    missed: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ NEAR = 0.10  # of a headline claim that has no tolerance of its own [design]
 
 @dataclass(frozen=True)
 class Published:
-    """One line of a paper.csv."""
+    """One line of a paper.csv. basis: what a check against it is, one of `reproduction.BASES`."""
 
     id: str
     quantity: str
@@ -20,6 +20,7 @@ class Published:
     unit: str
     tag: str
     source: str
+    basis: str = ""
 
     @property
     def text(self) -> str:

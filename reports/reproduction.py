@@ -1,6 +1,7 @@
 """What studies of a paper share: the table of checks, the assumptions, counting simulations, the files of results."""
 
 import csv
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -9,6 +10,13 @@ from pimloom.arch.files import together, write_atomic, write_json, write_table_c
 from pimloom.reports.page import Card, Claim, ClaimLine, Column, Page, Section, TableData, render
 
 Progress = Callable[[int, int], None]
+BASES = {  # what a check is; only predictions are counted
+    "predicted": "comes out of a simulation that knows nothing of the published value",
+    "derived": "follows from inputs by arithmetic, or holds by construction",
+    "fitted": "an input, a count or a definition was chosen or solved with the published value known",
+    "echoed": "the published value is an input, or their code's constant is ours",
+}
+PREDICTED = "predicted"
 Rows = Sequence[Mapping[str, object]]
 
 
@@ -40,12 +48,16 @@ def compared(
     miss: str,
     tag: str,
     digits: str = ",.6g",
+    *,
+    basis: str,
 ) -> dict[str, object]:
-    """A check of a value within a relative tolerance, which stands in the table as `said`; miss: the verdict beyond."""
+    """A check of a value within a relative tolerance, which stands in the table as `said`; miss: the verdict beyond;
+    basis: one of BASES."""
     off = ours / theirs - 1
     return {
         "check": what, "verdict": "pass" if abs(off) <= tolerance else miss, "ours": f"{ours:{digits}}",
         "published": f"{theirs:{digits}}", "unit": unit, "deviation": 100 * off, "tolerance": said, "tag": tag,
+        "basis": basis,
     }  # fmt: skip
 
 
@@ -71,37 +83,47 @@ def write_study(
 
 
 def passed_cards(checks: Rows, against: Callable[[Mapping[str, object]], str]) -> list[Card]:
-    """How many of the checks with a verdict passed, a card for each of what they are against, and how many of those
-    have none."""
+    """How many of the predictions with a verdict passed, a card for each of what they are against: what is derived,
+    fitted or echoed could hardly miss, and is not counted. Raises KeyError for a check without a basis."""
     found: dict[str, list[object]] = {}
+    others = Counter(str(check["basis"]) for check in checks if check["basis"] != PREDICTED)
     for check in checks:
-        found.setdefault(against(check), []).append(check["verdict"])
-    return [_card(what, words) for what, words in found.items() if set(words) != {"report only"}]
+        if check["basis"] == PREDICTED:
+            found.setdefault(against(check), []).append(check["verdict"])
+    cards = [_card(what, words) for what, words in found.items() if set(words) != {"report only"}]
+    said = ", ".join(f"{others[basis]} {basis}" for basis in BASES if others[basis])
+    return [*cards[:-1], *(card._replace(note="; ".join(filter(None, (card.note, said and f"not counted: {said}"))))
+                           for card in cards[-1:])]  # fmt: skip
 
 
 def _card(what: str, words: Sequence[object]) -> Card:
     passed, judged = words.count("pass"), len(words) - words.count("report only")
     notes = ["the others deviate and are shown"] * (passed < judged)
     notes += [f"{len(words) - judged} more are shown without a verdict"] * (judged < len(words))
-    return Card(f"Checks against {what}", f"{passed} of {judged}", "", "; ".join(notes))
+    return Card(f"Predictions against {what}", f"{passed} of {judged}", "", "; ".join(notes))
 
 
-def paper_or_arithmetic(check: Mapping[str, object]) -> str:
-    """What a check compares with by its evidence: what the paper says, or what follows from other numbers."""
-    return "arithmetic" if check["tag"] in ("derived", "design") else "the paper"
+def against_paper(check: Mapping[str, object]) -> str:
+    """What checks of a paper compare with."""
+    return "the paper"
 
 
 def claim(lines: Sequence[ClaimLine], held: Sequence[bool | None], reproduced: str, why: str) -> Claim:
-    """A headline claim, reproduced if each of its lines is. held: of each line, None where it cannot be judged.
+    """A headline claim, reproduced if each of its predictions is, missed if one of them is off. held: of each line,
+    None where it cannot be judged; what is not predicted is shown and not judged.
 
     reproduced, why: the sentence that says why it is, or why not.
     """
-    all_held = all(each is True for each in held)
-    return Claim(lines, all_held, reproduced if all_held else why)
+    judged = [each for line, each in zip(lines, held, strict=True) if line.basis == PREDICTED]
+    met = bool(judged) and all(each is True for each in judged)
+    return Claim(lines, met, reproduced if met else why, missed=False in judged)
 
 
 def reproduction_section(intro: str, checks: Rows, tolerance: str, *more: Column, note: str = "") -> Section:
-    """Our value, the published value, the deviation and the verdict. tolerance: heading of its column."""
+    """Our value, the published value, the deviation and the verdict. tolerance: heading of its column. Raises
+    ValueError for a check whose basis is none of BASES."""
+    if without := [check["check"] for check in checks if check.get("basis") not in BASES]:
+        raise ValueError(f"checks without a basis, one of {', '.join(BASES)}: {without}")
     table = TableData(
         "Our values beside the published ones",
         [
@@ -113,11 +135,15 @@ def reproduction_section(intro: str, checks: Rows, tolerance: str, *more: Column
             Column("deviation", "deviation", "%", format="+.1f"),
             Column("tolerance", tolerance),
             *more,
+            Column("basis", "basis"),
             Column("tag", "evidence"),
         ],
         checks,
         "Deviation: how far our value, or the worse end of our range, lies outside the published value or range."
-        + note,
+        + note
+        + " Basis: "
+        + "; ".join(f"{basis}, {meaning}" for basis, meaning in BASES.items())
+        + ".",
     )
     return Section("Reproduction", "reproduction", intro, [table])
 

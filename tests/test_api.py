@@ -51,7 +51,7 @@ def test_a_tiny_model_on_a_huge_memory_is_mostly_padding(tmp_path):
 def test_a_trace_returns_what_the_command_prints(tmp_path):
     (tmp_path / "a.trc").write_text("LD 0x0\nST 0x40\n")
     table = pimloom.frame(
-        pimloom.trace("ddr4", tmp_path / "a.trc", controller=name, set={"controller.row_hit_cap": 8})
+        pimloom.trace("ddr4", tmp_path / "a.trc", controller=name, set={"controller.read_entries": 31})
         for name in ("default", "ramulator2")
     )
     assert table["controller"].tolist() == ["default", "ramulator2"]

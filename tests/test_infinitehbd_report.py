@@ -70,24 +70,31 @@ def test_the_first_card_is_the_headline_claim(seen: Visit, folder: Path) -> None
     of = {row["id"]: row for row in rows}
     shown = [row.locator("th, td").all_text_contents() for row in card.locator("tbody tr").all()]
     wanted = [of[id] for id in ("waste_ratio", "cost_ratio", "mfu_ratio")]
-    assert shown == [[w["check"], f"{w['ours']} {w['unit']}", f"{w['published']} {w['unit']}"] for w in wanted]
-    assert card.locator(".badge").text_content() == "not reproduced"  # the trace is synthetic
+    names = [w["check"] + (" (fitted)" if w["id"] == "cost_ratio" else "") for w in wanted]
+    both = [[f"{w['ours']} {w['unit']}", f"{w['published']} {w['unit']}"] for w in wanted]
+    assert shown == [[name, *values] for name, values in zip(names, both, strict=True)]
+    badge = card.locator(".badge")
+    assert badge.text_content() == ("not judged" if of["mfu_ratio"]["verdict"] == "pass" else "not reproduced")
     assert "aste is not judged, as its trace is not the public one" in card.locator(".note").text_content()
     labels = seen.page.locator(".card dt").all_text_contents()
-    assert labels[1:3] == ["Checks against the paper", "Checks against arithmetic"]
+    assert labels[1] == "Predictions against the paper" and labels[2] == "Waste, TP-32"
+    note = seen.page.locator(".card .note").all_text_contents()[1]
+    assert "not counted: 9 derived, 2 fitted" in note
 
 
 @pytest.mark.parametrize(
     ("verdicts", "reproduced", "why"),
     [
-        (("pass", "pass", "pass"), True, "All three lie within the tolerances of the table below; the cost"),
-        (("pass", "FAIL", "deviates"), False, "Outside the tolerance: cost and mfu."),
+        (("pass", "pass", "pass"), True, "Waste and MFU lie within the tolerances of the table below. The cost"),
+        (("pass", "FAIL", "pass"), True, "Waste and MFU lie within"),  # what is fitted does not decide
+        (("pass", "FAIL", "deviates"), False, "Outside the tolerance: mfu. The cost is fitted"),
         (("report only", "pass", "deviates"), False, "Outside the tolerance: mfu; waste is not judged, as"),
     ],
 )
 def test_what_the_headline_says(verdicts: tuple[str, ...], reproduced: bool, why: str) -> None:
-    rows: list[dict[str, object]] = [
-        {"id": f"{name}_ratio", "check": name, "ours": "1", "published": "2", "unit": "×", "verdict": verdict}
+    rows: list[dict[str, object]] = [  # fmt: skip
+        {"id": f"{name}_ratio", "check": name, "ours": "1", "published": "2", "unit": "×", "verdict": verdict,
+         "basis": published()[f"{name}_ratio"].basis}
         for name, verdict in zip(("waste", "cost", "mfu"), verdicts, strict=True)
     ]
     said = study.headline(rows)

@@ -83,7 +83,9 @@ def test_the_first_card_is_the_headline_claim(seen: Visit, found: Findings, chec
     assert card.locator(".badge").text_content() == "not reproduced"
     rows = [row.locator("th, td").all_text_contents() for row in card.locator("tbody tr").all()]
     assert [row[0] for row in rows] == [
-        f"{what} over {whom}" for whom in ("T4", "Xeon Gold 6154") for what in ("speed-up", "energy efficiency")
+        f"{what} over {whom}{how}"
+        for whom in ("T4", "Xeon Gold 6154")
+        for what, how in (("speed-up", ""), ("energy efficiency", " (fitted)"))
     ]
     ids = ("speedup_t4", "energy_t4", "speedup_cpu", "energy_cpu")
     assert [row[2] for row in rows] == [f"{paper[id].text} ×" for id in ids]
@@ -91,10 +93,10 @@ def test_the_first_card_is_the_headline_claim(seen: Visit, found: Findings, chec
     assert rows[0][1] == f"{min(ratios):.0f} to {max(ratios):.0f} ×"
     assert "how the paper measured them is unknown" in card.locator(".note").text_content()
     labels = seen.page.locator(".card dt").all_text_contents()
-    assert labels[1:4] == ["Checks against the paper", "Checks against arithmetic", "Checks against the AiM simulator"]
-    judged = [check for check in checks if check["verdict"] != "report only"]
-    shown = [text.split() for text in seen.page.locator(".card .value").all_text_contents()[:3]]
-    assert sum(int(of) for _, _, of in shown) == len(judged) and shown[2] == ["1", "of", "1"]
+    assert labels[1:3] == ["Predictions against the AiM simulator", "Predictions against the paper"]
+    judged = [c for c in checks if c["verdict"] != "report only" and c["basis"] == "predicted"]
+    shown = [text.split() for text in seen.page.locator(".card .value").all_text_contents()[:2]]
+    assert sum(int(of) for _, _, of in shown) == len(judged) and shown[0] == ["1", "of", "1"]
 
 
 def test_every_figure_has_a_title_and_axes_with_units(seen: Visit) -> None:
@@ -148,7 +150,7 @@ def test_the_reproduction_table_shows_every_published_value_and_a_verdict(
     for row, check in zip(shown, checks, strict=True):
         line = paper[check["id"]]
         assert row[:5] == [check["check"], check["verdict"], check["ours"], line.text, line.unit]
-        assert row[7] == line.tag in ("paper", "secondary", "recalled", "derived")
+        assert row[7] == line.basis and row[8] == line.tag in ("paper", "secondary", "recalled", "derived")
     badges = seen.page.locator("#reproduction .badge").all_text_contents()
     assert badges == [check["verdict"] for check in checks]
     assert set(badges) <= {"pass", "deviates", "FAIL", "report only"}

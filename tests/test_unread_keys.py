@@ -57,9 +57,10 @@ def test_what_duplex_reads_depends_on_its_other_keys(place: str, value: str, unr
 @pytest.mark.parametrize("name", ["nCCDAB", "nCCDSB"])
 def test_the_distance_of_macs_is_read_under_the_power_limit(name: str) -> None:
     place, llm = f"dram.timing.{name}", load_llm("gpt3-7b")
-    boxed(load_system("attacc", {place: "5 nCK"}), llm, released=False)
+    here = {place: "5 nCK"} | ({"stacks.placement": "bg"} if name == "nCCDSB" else {})
+    boxed(load_system("attacc", here), llm, released=False)
     with pytest.raises(UserError, match=f"^--set {place}: .* 4 clocks apart; set stacks.power_limited=true"):
-        boxed(load_system("attacc", {place: "5 nCK", "stacks.power_limited": "false"}), llm, released=False)
+        boxed(load_system("attacc", here | {"stacks.power_limited": "false"}), llm, released=False)
 
 
 def test_writes_are_served_before_their_queue_is_full() -> None:

@@ -10,7 +10,7 @@ from pimloom.arch.system import load_system
 from pimloom.cycle_sim.cent import READ, WRITE
 from pimloom.cycle_sim.near_memory import BF16, NearMemoryUnit
 from pimloom.reports.page import Column, TableData
-from pimloom.reports.reproduction import compared, rows_of
+from pimloom.reports.reproduction import PREDICTED, compared, rows_of
 
 HERE = Path(__file__).parent
 HARD_ENERGY, PRINTED = 0.001, "printed digits"  # [design]
@@ -27,7 +27,8 @@ def components(energy_pj: Mapping[str, float], devices: int) -> list[dict[str, o
         tolerance, what = max(HARD_ENERGY, LAST_DIGIT_UJ / theirs), f"energy of that token: {cause.replace('_', ' ')}"
         said = "0.1 %" if tolerance == HARD_ENERGY else PRINTED
         checks.append(
-            compared(what, pj / PJ_PER_UJ / devices, theirs, "µJ", tolerance, said, "FAIL", "derived", ",.2f")
+            compared(what, pj / PJ_PER_UJ / devices, theirs, "µJ", tolerance, said, "FAIL", "derived", ",.2f",
+                     basis=PREDICTED)
         )
     return checks
 

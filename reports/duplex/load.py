@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from pimloom.arch.units import S_PER_MS
 from pimloom.reports.page import Column, TableData
+from pimloom.reports.reproduction import PREDICTED
 from pimloom.systems.pool import run_all
 from pimloom.systems.serving.online.asked import online_work
 from pimloom.systems.serving.options.wanted import Wanted
@@ -69,7 +70,7 @@ def orders(rows: Mapping[str, Loaded]) -> list[dict[str, object]]:
         {
             "check": f"load of {RATE} requests/s: {said}", "verdict": "report only", "ours": f"{one / other:.3f}",
             "published": "below 1", "unit": "×", "deviation": max(0.0, 100 * (one / other - 1)), "tolerance": "order",
-            "tag": "paper",
+            "tag": "paper", "basis": PREDICTED,
         }
         for said, one, other in pairs
     ]  # fmt: skip

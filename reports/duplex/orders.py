@@ -6,6 +6,7 @@ from statistics import fmean
 from pimloom.arch.duplex import load_duplex
 from pimloom.reports.duplex.edap import OP_PER_BYTE, UNITS, figure, normalised
 from pimloom.reports.duplex.grid import GridPoint
+from pimloom.reports.reproduction import PREDICTED
 from pimloom.systems.devices.duplex.memory import BANK, BANK_GROUP, LOGIC
 
 Ratios = Mapping[tuple[GridPoint, str], Mapping[str, float]]  # of a point and a system, over the GPU
@@ -61,6 +62,7 @@ def means(ours: Ratios) -> Iterator[dict[str, object]]:
             "check": f"{what}, decode alone; the paper with prompts", "verdict": "report only",
             "ours": f"{found[what]:.3f}", "published": f"{theirs:.3f}", "unit": "×",
             "deviation": 100 * (found[what] / theirs - 1), "tolerance": "report only", "tag": "paper",
+            "basis": PREDICTED,
         }  # fmt: skip
 
 
@@ -68,6 +70,7 @@ def _order(what: str, ratio: float, tag: str = "derived") -> dict[str, object]:
     return {
         "check": what, "verdict": "pass" if ratio < 1 else "deviates", "ours": f"{ratio:.3f}", "published": "below 1",
         "unit": "×", "deviation": 0.0 if ratio < 1 else 100 * (ratio - 1), "tolerance": "order", "tag": tag,
+        "basis": PREDICTED,
     }  # fmt: skip
 
 

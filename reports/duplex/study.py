@@ -1,6 +1,7 @@
 """Study `duplex`: decode steps of a grid of models beside the authors' simulator and the paper."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -27,6 +28,7 @@ from pimloom.reports.duplex.orders import means, products, signs
 from pimloom.reports.figures import grouped_bars, lines
 from pimloom.reports.page import Claim, ClaimLine, Column, Figure, Page, Section, TableData
 from pimloom.reports.reproduction import (
+    PREDICTED,
     Rows,
     assumptions,
     claim,
@@ -88,6 +90,7 @@ def _order(found: Found) -> list[dict[str, object]]:
             "check": f"{_named(point)}: Bank-PIM over the best Duplex", "verdict": "pass" if bank > others else "FAIL",
             "ours": f"{bank / others:.3f}", "published": "above 1", "unit": "×",
             "deviation": 0.0 if bank > others else 100 * (bank / others - 1), "tolerance": "order", "tag": "derived",
+            "basis": PREDICTED,
         })  # fmt: skip
     return checks
 
@@ -133,12 +136,13 @@ def _edap() -> list[dict[str, object]]:
             "verdict": "pass" if abs(value - theirs) <= OF_EDAP else "deviates",
             "ours": f"{value:.2f}", "published": f"{theirs:.2f}", "unit": "of the worst",
             "deviation": 100 * (value / theirs - 1), "tolerance": f"{OF_EDAP} absolute", "tag": "paper",
+            "basis": PREDICTED,
         })  # fmt: skip
     return found
 
 
 def _check(what: str, ours: float, theirs: float, tolerance: float, tag: str) -> dict[str, object]:
-    return compared(what, ours, theirs, "×", tolerance, f"{tolerance:.0%}", "deviates", tag, ".3f")
+    return compared(what, ours, theirs, "×", tolerance, f"{tolerance:.0%}", "deviates", tag, ".3f", basis=PREDICTED)
 
 
 def _said(point: GridPoint, system: str, kind: str) -> str:
@@ -201,8 +205,8 @@ CONTENTION = (
 )
 
 
-def _claim(found: Found) -> Claim:
-    ours = _ratios(found)
+def _claim(results: Found) -> Claim:
+    ours = _ratios(results)
     said, held = [], list[bool | None]()
     for row in rows_of("paper.csv"):
         value, theirs = ours[point_of(row), row["system"]][row["kind"]], float(row["paper"])
@@ -210,7 +214,8 @@ def _claim(found: Found) -> Claim:
         what = _said(point_of(row), row["system"], row["kind"])
         said.append(ClaimLine(what, f"{value:.3f}", f"{theirs:.3f}", "×"))
     within = f"within {OF_PAPER:.0%} of the paper"
-    return claim(said, held, f"All lie {within}.", f"Not all lie {within}: see below.")
+    found = claim(said, held, f"All lie {within}.", f"Not all lie {within}: see below.")
+    return replace(found, heading=f"{len(said)} points of the paper's figures")
 
 
 def _throughput(found: Found) -> Figure:

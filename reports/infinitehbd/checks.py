@@ -31,6 +31,7 @@ def reproduction_rows(found: Findings) -> Rows:
         assert isinstance(compare, list)
         row["deviation"] = line.deviation(compare) if compare and (line.low or line.high) else None
         row |= {"tag": line.tag, "published": line.text, "unit": line.unit, "check": line.quantity}
+        row["basis"] = line.basis
     order = list(paper)
     return sorted(rows, key=lambda row: order.index(str(row["id"])))
 

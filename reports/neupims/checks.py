@@ -80,7 +80,7 @@ def reproduction_rows(found: Findings) -> Rows:
         assert isinstance(ours, list)
         row["deviation"] = line.deviation(ours) if ours else None
         row |= {"tag": line.tag, "published": line.text, "unit": line.unit, "check": line.quantity}
-        row["version"] = line.version
+        row |= {"version": line.version, "basis": line.basis}
     return sorted(rows, key=lambda row: order.index(str(row["id"])))
 
 

@@ -82,7 +82,7 @@ def reproduction_rows(found: Findings) -> list[dict[str, object]]:
     for row in rows:
         line = paper[str(row["id"])]
         row["deviation"] = line.deviation(row.pop("compare"))  # type: ignore[arg-type]
-        row |= {"tag": line.tag, "published": line.text, "unit": line.unit}
+        row |= {"tag": line.tag, "published": line.text, "unit": line.unit, "basis": line.basis}
     return rows
 
 

@@ -31,7 +31,7 @@ def marlin() -> Iterator[Row]:
         near = rows <= 16
         yield row("MARLIN", f"gain of a product of {rows} rows", gain, "3.87" if near else "falls", "secondary",
                   unit="×", verdict=within(gain / 3.87, 0.97, 1.03) if near else "report only",
-                  tolerance="3 %" if near else "shown only", machine="A10")  # fmt: skip
+                  tolerance="3 %" if near else "shown only", machine="A10", basis="derived")  # fmt: skip
     for bits in (FOUR.mean_bits, 16):
         yield row("MARLIN", f"rows from which {float(bits):g} bits compute longer than they load",
                   crossing_rows(bits, A10_RATES), "no figure", "derived", digits=".0f", machine="A10")  # fmt: skip
@@ -102,7 +102,8 @@ def adaspa() -> Iterator[Row]:
                   unit="PFLOP", digits=".0f", machine=said)  # fmt: skip
     share = attention / every
     yield row("AdaSpa", "attention's part of the operations", share, "0.833", "paper", machine=said,
-              verdict=within(share / (500 / 600), 0.95, 1.05), tolerance="5 %")  # fmt: skip
+              verdict=within(share / (500 / 600), 0.95, 1.05), tolerance="5 %",
+              basis="derived")  # fmt: skip
     yield row("AdaSpa", "bound of the gain by any sparsity of it", 1 / (1 - share), "6", "derived", unit="×",
               machine=said)  # fmt: skip
     one, some = replace(llm, num_hidden_layers=1), density.density_of(f"{SPARSE}, phase=all")  # none keeps its keys

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.system import load_system
+from pimloom.reports.reproduction import PREDICTED
 from pimloom.systems.devices.device import Device, Share, device_of
 from pimloom.workload.batch import Batch
 
@@ -27,12 +28,14 @@ class Place(NamedTuple):
 
 def row(
     system: str, what: str, ours: float, published: str, tag: str, *, digits: str = ".3g", unit: str = "",
-    verdict: str = SHOWN, tolerance: str = "shown only", machine: str = "",
+    verdict: str = SHOWN, tolerance: str = "shown only", machine: str = "", basis: str = "",
 ) -> Row:  # fmt: skip
-    """One of the table. tag: the evidence of what is published, or of the formula."""
+    """One of the table. tag: the evidence of what is published, or of the formula. basis: one of BASES; else derived
+    where the tag is of a formula or of a choice of ours, and predicted where it is of a publication or a run."""
     return {
         "system": system, "what": what, "machine": machine, "ours": f"{ours:{digits}}", "published": published,
         "unit": unit, "verdict": verdict, "tolerance": tolerance, "tag": tag, "value": ours,
+        "basis": basis or ("derived" if tag in ("derived", "design") else PREDICTED),
     }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from pimloom.arch.files import prepare_folder, table_csv
 from pimloom.arch.version import __version__
 from pimloom.reports import figures
 from pimloom.reports.page import Card, Column, Figure, Page, Section, TableData
-from pimloom.reports.reproduction import assumptions, counting, gated, rows_of, write_study
+from pimloom.reports.reproduction import assumptions, counting, gated, passed_cards, rows_of, write_study
 from pimloom.reports.serving import (
     branching,
     distserving,
@@ -64,7 +64,7 @@ INTRO = {
 COLUMNS = (
     Column("what", "what"), Column("machine", "where"), Column("shown", "ours", align="right"),
     Column("published", "published", align="left"), Column("verdict", "verdict", verdict=True),
-    Column("tolerance", "tolerance"), Column("tag", "evidence"),
+    Column("tolerance", "tolerance"), Column("basis", "basis"), Column("tag", "evidence"),
 )  # fmt: skip
 LEFT_OUT = "left out of this run"
 NOT_COMPUTED = "Not computed"
@@ -133,13 +133,12 @@ def _page(
         for name, rows in found.items()
         if rows
     ]
-    passed = sum(check["verdict"] == "pass" for check in checks)
     return Page(
         "Serving",
         "Which machine serves a trace best for a joule and for a dollar, and what schedulers, pools, drafts, branches, "
         "few bits and sparse attention change: ours beside what is published.",
         [*first, *sections, assumptions(HERE)],
-        [*winners, Card("Checks that hold", f"{passed} of {len(checks)}", "", "all else is shown only")],
+        [*winners, *passed_cards(checks, lambda check: "what is published")],
         {"pimloom": __version__, "made by": "pimloom report serving"},
     )
 

@@ -13,7 +13,7 @@ from pimloom.arch.system import System
 from pimloom.sweeping.definition.sweep import Scalar
 from pimloom.sweeping.point.workload import KEYS
 from pimloom.systems.asked import Asked
-from pimloom.systems.devices.attacc.asked import box_work, check_stacks
+from pimloom.systems.devices.attacc.asked import box_work
 from pimloom.systems.devices.attacc.outcome import AttAccOutcome
 from pimloom.systems.devices.cent.asked import request_work
 from pimloom.systems.devices.cent.outcome import CentOutcome, shares
@@ -42,7 +42,6 @@ def own_result(
 
 def _ran(system: System, llm: LlmSpec, asked: Asked, settings: Mapping[str, str]) -> AttAccOutcome | CentOutcome:
     if system.kind == "attacc":
-        check_stacks(system, settings)
         return box_work(system, llm, asked).run(_unheard)
     return request_work(system, llm, asked).run(_unheard)
 

@@ -17,7 +17,7 @@ LONGEST_WINDOW_US = 2000  # about a million events
 
 def sequence_work(asked: Asked, window: Window | None) -> Work[Result]:
     """A prompt and what is generated behind it. window: filled with what happens in it. Raises UserError."""
-    system, llm = load_system(asked.system, parse_settings(asked.settings or ())), load_llm(asked.model)
+    system, llm = load_system(asked.system, parse_settings(asked.settings or ()), "run"), load_llm(asked.model)
     prompt, generate = asked.prompt or 0, GENERATED if asked.generate is None else asked.generate
     total = positions(prompt, generate)
     check_positions(llm, prompt, generate, default=asked.generate is None)

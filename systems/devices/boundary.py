@@ -129,8 +129,8 @@ def _of_duplex(system: System, tp: int) -> dict[str, Place]:
 
 
 def _of_composed(system: System, tp: int) -> dict[str, Place]:
-    """Causes are its units, memories and links. What units at the banks read is in their own power; of standby, refresh
-    has no figure, nor has all of it where a part gives no currents."""
+    """Causes are its units, memories and links. What units at the banks read is in their own power; standby and refresh
+    have no figure where a part gives no currents."""
     spec = system.of_kind(ComposedSystem)
     bare = tuple(
         f"standby of {name}"
@@ -143,8 +143,9 @@ def _of_composed(system: System, tp: int) -> dict[str, Place]:
     }
     found |= {name: Place((CORE, IO), f"memories.{name}.pj_per_bit") for name in spec.memories}
     found |= {name: Place((LINKS,), f"links.{name}.pj_per_bit") for name in spec.links}
-    standby = Place((CORE_REST,), "memories.part", "derived", without=(*NO_REFRESH, *bare))
-    return found | {"peers": Place((LINKS,), "peers.pj_per_bit"), "background": standby}
+    no_refresh = NO_REFRESH * any("IDD5B" not in part.current for part in system.parts.values())
+    standby = Place((CORE_REST,), "memories.part", "derived", without=(*no_refresh, *bare))
+    return found | {"peers": Place((LINKS,), "peers.pj_per_bit"), "background": standby, "refresh": standby}
 
 
 def _always(places: dict[str, Place]) -> Callable[[System, int], dict[str, Place]]:

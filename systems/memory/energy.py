@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pimloom.arch.command import Level
+from pimloom.arch.command import ON_THE_PINS, Level
 from pimloom.arch.error import UserError
 from pimloom.arch.memory import Memory
 from pimloom.arch.units import PJ_PER_MW_PS
 from pimloom.cycle_sim.memory.channel import Tally
 from pimloom.energy.dram import channel_pj, contradiction, doubt, dramsim3_mw_ck, missing_current
-from pimloom.energy.ledger import EnergyError
+from pimloom.energy.ledger import EnergyError, Ledger
 
 FIELDS = ("energy_pj", "energy_by_cause_pj", "energy_mw_cycles", "power_mw")
 
@@ -53,6 +53,9 @@ def energies(memory: Memory, tallies: Sequence[Tally], cycles: int) -> tuple[dic
         ledger = channel_pj(currents, memory.clocks, issued, rank_ck, memory.tCK_ps)
     except EnergyError as error:
         raise UserError(f"{memory.name}: {error}; VDD or a current is out of range") from None
+    if memory.interface_pj:
+        accesses = sum(memory.table.total(tally.commands, ON_THE_PINS) for tally in tallies)
+        ledger = Ledger(ledger.pj | {"interface": memory.interface_pj * accesses})
     found |= {"energy_pj": ledger.total_pj, "energy_by_cause_pj": ledger.pj}
     if cycles:
         found["power_mw"] = ledger.total_pj / PJ_PER_MW_PS / (cycles * memory.tCK_ps)

@@ -15,6 +15,7 @@ from pimloom.arch.load import load_tree, nearest
 from pimloom.arch.memory import Memory, Policy
 from pimloom.arch.part import Part
 from pimloom.arch.policy import complaints, load_policy
+from pimloom.arch.unread import check_policy, check_traced
 from pimloom.arch.version import __version__
 from pimloom.cycle_sim.memory.patterns import UNDRAWN
 from pimloom.systems.asked import Progress, Work
@@ -108,6 +109,8 @@ def find_memory(wanted: Wanted) -> tuple[Memory, str]:
             raise UserError(f"--channels {wanted.channels}: expected a power of two")
         name = _part_name(device)
         part = _part(name, parts)
+        check_traced(part, loaded, parts)
+        check_policy(loaded, policies)
         stem = Path(name).stem if name.endswith((".yaml", ".yml")) else name
         mapping = MAPPING if wanted.mapping is None else wanted.mapping
         return part_memory(stem, part, loaded, wanted.channels, mapping), controller or "default"
@@ -116,8 +119,11 @@ def find_memory(wanted: Wanted) -> tuple[Memory, str]:
             raise UserError(f"{option}: {device} is {tool}'s own file; change it there")
     memory = _load_tool(tool, device)
     if controller not in (None, tool):
-        return memory._replace(policy=_policy(controller or "", policies)), str(controller)
+        other = _policy(controller or "", policies)
+        check_policy(other, policies)
+        return memory._replace(policy=other), str(controller)
     changed = load_policy_over(memory.policy, policies)
+    check_policy(changed, policies)
     return memory._replace(policy=changed), tool
 
 

@@ -110,18 +110,23 @@ def layers_of(llm: LlmSpec, asked: int | None) -> int:
     return asked or llm.num_hidden_layers
 
 
-def load_faithful(system: str, settings: Sequence[str] | None, fidelity: str) -> System:
-    """A system with overrides, an NPU with or without the faults of its own simulator. Raises UserError."""
+def load_faithful(
+    system: str, settings: Sequence[str] | None, fidelity: str, command: str | None = "run"
+) -> System:
+    """A system with overrides, an NPU with or without the faults of its own simulator. command: as of `load_system`.
+    Raises UserError."""
     _check_one_of("--fidelity", fidelity, FIDELITIES)
     changed = parse_settings(settings or ())
     if traits(kind_named(system)).departures:
         changed = {f"faults.{name}": FIDELITIES[fidelity] for name in Faults.__struct_fields__} | changed
-    return load_system(system, changed)
+    return load_system(system, changed, command)
 
 
-def load_sharing(system: str, settings: Sequence[str] | None, fidelity: str, tp: int | None) -> tuple[System, int]:
+def load_sharing(
+    system: str, settings: Sequence[str] | None, fidelity: str, tp: int | None, command: str | None = "run"
+) -> tuple[System, int]:
     """The same, and how many devices share each layer; tp: as asked. Raises UserError."""
-    return on_devices(lambda more: load_faithful(system, [*(settings or ()), *more], fidelity), tp)
+    return on_devices(lambda more: load_faithful(system, [*(settings or ()), *more], fidelity, command), tp)
 
 
 def _check_traits(there: Deployment, asked: Asked) -> None:

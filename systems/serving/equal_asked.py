@@ -92,6 +92,6 @@ def comparison_work(
 def _load(name: str, settings: Sequence[str], tp: int | None) -> tuple[System, int]:
     """A system of a comparison, whose errors name its settings by it."""
     try:
-        return load_sharing(name, settings, "physical", tp)
+        return load_sharing(name, settings, "physical", tp, None)
     except UserError as error:
         raise UserError(str(error).replace("--set ", f"--set {Path(name).stem}:")) from None

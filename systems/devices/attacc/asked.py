@@ -1,7 +1,6 @@
 """What `pimloom run` asks of an AttAcc system, and the answer."""
 
 import time
-from collections.abc import Iterable
 from math import fsum, isfinite
 
 from pimloom.arch.attacc import AttAccSystem
@@ -21,14 +20,12 @@ from pimloom.systems.devices.without_energy import HOST_DRAWS
 from pimloom.systems.settings import parse_settings
 
 PROMPT, GENERATED = 2048, 128  # [secondary A] of its README
-OF_NONE = ("stacks.each", "stacks.pipelined", "stacks.co_processing")  # what says that there are no stacks
 
 
 def attacc_work(asked: Asked) -> Work[AttAccOutcome]:
     """Equal requests on a box of GPUs. Raises UserError."""
     settings = parse_settings(asked.settings or ())
-    system, llm = load_system(asked.system, settings), load_llm(asked.model)
-    check_stacks(system, settings)
+    system, llm = load_system(asked.system, settings, "run"), load_llm(asked.model)
     return box_work(system, llm, asked)
 
 
@@ -94,16 +91,6 @@ def box_work(system: System, llm: LlmSpec, asked: Asked) -> Work[AttAccOutcome]:
 
     notes = [*llm.notes, *routing_notes(system, llm, batch)]
     return Work(f"decode steps of {llm.name} on {system.name}", run, lambda: notes)
-
-
-def check_stacks(system: System, settings: Iterable[str]) -> None:
-    """Raise UserError for places of stacks among those that are set, where there are none to change."""
-    spec = system.of_kind(AttAccSystem)
-    if not spec.stacks.each:
-        some = "take attacc, which has some" if spec.host else "--set stacks.each=5 gives it some"
-        for place in settings:
-            if place.startswith(("stacks.", "dram.")) and place not in OF_NONE:
-                raise UserError(f"--set {place}: {system.name} has no stacks; {some}")
 
 
 def _lengths(asked: Asked) -> tuple[int, int]:

@@ -30,7 +30,7 @@ def cent_work(asked: Asked) -> Work[CentOutcome]:
         if "devices" in settings:
             raise UserError(f"--devices {asked.devices}: --set devices says so, too; leave one of the two out")
         settings["devices"] = str(asked.devices)
-    return request_work(load_system(asked.system, settings), load_llm(asked.model), asked)
+    return request_work(load_system(asked.system, settings, "run"), load_llm(asked.model), asked)
 
 
 def request_work(system: System, llm: LlmSpec, asked: Asked) -> Work[CentOutcome]:

@@ -21,6 +21,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.files import write_atomic
 from pimloom.arch.part import Part
 from pimloom.arch.units import BITS_PER_BYTE, BYTES_PER_GB, S_PER_PS
+from pimloom.arch.unread import check_aim
 from pimloom.arch.version import __version__
 from pimloom.cycle_sim.aim.simulate import Queues, simulate
 from pimloom.systems.asked import Progress, Work
@@ -100,7 +101,9 @@ def aim_work(wanted: Wanted) -> Work[AimOutcome]:
 
 def find_device(name: str, settings: Mapping[str, str]) -> Device:
     """A device by name or path; settings: of itself, and below `dram.` of its part. Raises UserError."""
-    return Device(*load_aim(name, settings))
+    device = Device(*load_aim(name, settings))
+    check_aim(device.spec, settings)
+    return device
 
 
 def _run(wanted: Wanted, device: Device, program: Program, channel: int, progress: Progress) -> AimOutcome:

@@ -48,7 +48,7 @@ class Source(NamedTuple):
     maker: Maker
 
 
-FILES = Source(lambda name, settings: load_system(name, parse_settings(settings)), device_of)
+FILES = Source(lambda name, settings: load_system(name, parse_settings(settings), "serve"), device_of)
 
 
 def prepared(
