@@ -16,8 +16,7 @@ from hypothesis import HealthCheck, settings
 from markupsafe import escape
 
 from pimloom.arch import inputs
-from pimloom.arch.cache import cache_folder
-from pimloom.arch.error import UserError
+from pimloom.arch.cache import private_folder
 from pimloom.cycle_sim.cores import CORES
 from pimloom.cycle_sim.npu_pim.known import kept_in
 from tests.bytecode import compile_sources
@@ -32,9 +31,11 @@ TOLD_S = 0.005  # --durations-min
 if "PIMLOOM_CACHE" not in os.environ:
     own = ROOT / "build" / "cache"  # built simulators and finished proofs
     own.mkdir(parents=True, exist_ok=True)
+    own.chmod(0o700)
     for name in ("yowasp", "kernels"):  # what `make setup` has compiled for this machine
-        with suppress(FileExistsError, UserError):  # linked before, or by another worker; or no home to write to
-            (own / name).symlink_to(cache_folder(name))
+        with suppress(FileExistsError):  # linked before, or by another worker
+            if shared := private_folder(name):
+                (own / name).symlink_to(shared)
     os.environ["PIMLOOM_CACHE"] = str(own)
     OBJECTS = " ".join([sys.executable, "-S", "-E", str(ROOT / "tests" / "object_cache.py"), str(own / "objects")])
 
