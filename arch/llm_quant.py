@@ -73,19 +73,18 @@ class Patterns:
     """Names of modules: as they are, with `*`, or expressions."""
 
     def __init__(self, written: Iterable[str]) -> None:
-        self.plain, self.others = set[str](), list[re.Pattern[str]]()
+        self.plain, self.others, globs = set[str](), list[re.Pattern[str]](), list[str]()
         for text in written:
             if text.startswith("re:"):
                 self.others.append(re.compile(text[3:]))
                 continue
             name = _PREFIX.sub("model.layers.", text).removeprefix("language_model.")
             if "*" in name or "?" in name:
-                self.others += [re.compile(translate(name)), re.compile(translate(f"{name}.*"))]
+                globs += [translate(name), translate(f"{name}.*")]
             else:
                 self.plain.add(name)
-
-    def __bool__(self) -> bool:
-        return bool(self.plain or self.others)
+        if globs:
+            self.others.append(re.compile("|".join(globs)))
 
     def fit(self, names: Iterable[str]) -> bool:
         """Whether one of the names, or a part of it between dots, is meant."""

@@ -70,11 +70,11 @@ def test_modelopt_says_it_beside_a_clean_config() -> None:
     """Llama-3.1-70B-Instruct-FP8: 70.55 G parameters, embedding and LM head BF16, keys and values FP8."""
     llm = load_llm(needed("cases/05_hf_quant_config"))
     assert weight_bytes(llm) == pytest.approx(68.45e9 + 2 * 2 * 128256 * 8192, rel=1e-3)
-    device = device_of(load_system("gpu_h100"), llm, Share(4, 80))
-    wide = device_of(load_system("gpu_h100"), load_llm(needed("configs/llama3_1.json")), Share(4, 80))
+    system = load_system("gpu_h100", {"memory_bytes": "160000000000"})
+    device, wide = (device_of(system, each, Share(1, 80)) for each in (llm, load_llm(needed("configs/llama3_1.json"))))
     assert device.capacity().weight_bytes * 2 == pytest.approx(wide.capacity().weight_bytes, rel=1e-3)
     assert device.capacity().cache_bytes_per_token * 2 == wide.capacity().cache_bytes_per_token
-    free = [80e9 - each.capacity().weight_bytes for each in (device, wide)]
+    free = [160e9 - each.capacity().weight_bytes for each in (device, wide)]
     assert device.capacity().tokens / wide.capacity().tokens == pytest.approx(2 * free[0] / free[1], rel=1e-3)
     took = [each.step(Batch.decode([100])).end_ps for each in (device, wide)]
     assert took[0] / took[1] == pytest.approx(0.5, abs=0.01)
