@@ -22,14 +22,9 @@ if TYPE_CHECKING:
     from pimloom.arch.system import System
 
 NO_CURRENTS = "no currents of the part are in its energy; leave it out"
-<<<<<<< HEAD
-IDEAL = "an ideal memory has no commands; set memory=simulated, or leave it out"
 RINGS = "its devices send around rings, as its authors' simulator has them; leave it out"
-UNREAD: Mapping[str, Mapping[str, str]] = {  # kind: place, or what places start with: why
-=======
 CURRENTS = ("VDD", "current.", "devices")
 FIXED: Mapping[str, Mapping[str, str]] = {  # kind: place, or what places start with: why
->>>>>>> 1d162b45 (studies: a check says what it is and predictions are counted; docs/validation.md; keys that change nothing are refused)
     "roofline": {"routing.seed": "it takes the exact mean of all draws; leave it out"},
     "cent": {
         "energy.instruction_buffer.write_mw": "no token writes instructions, they are there; leave it out",
@@ -43,15 +38,9 @@ FIXED: Mapping[str, Mapping[str, str]] = {  # kind: place, or what places start 
     },
     "duplex": {
         "device.part.io_pj_per_bit": "wires of its stacks are in the energy of a column; leave it out",
-<<<<<<< HEAD
-        "device.part.VDD": NO_CURRENTS,
-        "device.part.current.": NO_CURRENTS,
-        "device.part.devices": NO_CURRENTS,
+        **{f"device.part.{key}": NO_CURRENTS for key in CURRENTS},
         "device.links.node.topology": RINGS,
         "device.links.network.topology": RINGS,
-=======
-        **{f"device.part.{key}": NO_CURRENTS for key in CURRENTS},
->>>>>>> 1d162b45 (studies: a check says what it is and predictions are counted; docs/validation.md; keys that change nothing are refused)
     },
     "pim": {"npu.sram_bytes": "recorded beside the synthesised area, no limit in the model; leave it out"},
 }
@@ -163,8 +152,7 @@ def _duplex(system: "System") -> Iterator[Unread]:
     if not spec.co_processing:
         unread.append(("router", "co_processing=false", "co_processing=true"))
     if spec.nodes == 1:
-        places = ("links.network_gb_s", "links.network_latency_us", "energy.network_pj_per_bit")
-        unread += [(f"device.{place}", "nodes=1", "nodes=2") for place in places]
+        unread.append(("device.links.network.", "nodes=1", "nodes=2"))
     for place, why, instead in unread:
         yield Unread(place, f"not read with {why}; set {instead}, or leave it out")
     if spec.memory == "ideal":

@@ -17,13 +17,8 @@ from pimloom.energy import attacc as energy
 from pimloom.mappers.attacc.counts import count_commands
 from pimloom.mappers.attacc.layout import Placement, Work, lay_out
 from pimloom.reports.attacc.measured import PART, cycles_of, rows_of
-<<<<<<< HEAD
-from pimloom.reports.reproduction import compared
-from pimloom.systems.devices.attacc.box import Box, Decoder, Stacks, nvlink3
-=======
 from pimloom.reports.reproduction import PREDICTED, compared
-from pimloom.systems.devices.attacc.box import Box, Decoder, Stacks
->>>>>>> 1d162b45 (studies: a check says what it is and predictions are counted; docs/validation.md; keys that change nothing are refused)
+from pimloom.systems.devices.attacc.box import Box, Decoder, Stacks, nvlink3
 from pimloom.systems.devices.attacc.boxed import boxed
 from pimloom.systems.devices.attacc.gpu import A100A, HOST
 from pimloom.systems.devices.attacc.outcome import AttAccOutcome
