@@ -1,5 +1,6 @@
 """One ledger of energy: what each cell holds, and that nobody is crowned over unlike cells."""
 
+import csv
 import itertools
 from math import fsum
 from pathlib import Path
@@ -149,6 +150,23 @@ def test_every_cause_of_every_system_has_its_cells(ledgers: dict[str, dict[str, 
         for cause, place in PLACES[system.kind](system, 1).items():
             found = energy_by_cell(system, {cause: 1.0, f"prefill: {cause}": 2.0})
             assert fsum(found[key].j or 0.0 for key in found) == 3.0 and set(place.cells) <= set(known_cells(found))
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_peers_win_for_their_size_and_over_the_same_cells(tmp_path: Path) -> None:
+    from pimloom.reports.peers.steps import Workload
+    from pimloom.reports.peers.study import run_study
+
+    systems = ["attacc", "attacc_gpu", "attacc_host", "gpu_a100", "gpu_h100", "duplex"]
+    page = run_study(tmp_path, lambda done, total: None, [Workload("gpt3-xl", 8, 512)], systems)
+    text = " ".join(page.read_text().split())
+    assert "gpu_h100: most tokens/s a device" in text and "duplex, of 4 devices, 13.3 TB/s" in text
+    assert "is the fastest" not in text and "Who needs the least of all systems is open in 1 of 1 workload" in text
+    host, attacc = (f"attacc{more} ≥ " for more in ("_host", ""))
+    assert f"{host}" in text and f"beside {attacc}" in text  # what the host draws may turn them round
+    with (tmp_path / "results.csv").open() as lines:
+        rows = {row["system"]: row for row in csv.DictReader(lines)}
+    assert rows["attacc"]["unknown"].startswith("static DRAM core") and rows["gpu_a100"]["devices"] == "1"
 
 
 def test_bounds() -> None:

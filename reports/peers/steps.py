@@ -36,8 +36,8 @@ class Found(NamedTuple):
     step_ms: float | None = None
     cells: dict[str, Cell] | None = None
     memory_bytes: int | None = None
-    devices: int = 1
-    memory_gb_s: float = 0.0
+    devices: int | None = None
+    memory_gb_s: float | None = None
     bound: str | None = None
     bound_share: float | None = None
 

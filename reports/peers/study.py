@@ -96,7 +96,7 @@ def _winner(work: Workload, found: Sequence[Found]) -> dict[str, object] | None:
     alike = [_ordered([(sums[name], bounds_of(by[name].cells or {})) for name in names]) for names in least.alike]
     return {
         "workload": str(work), "fastest": ran[0].system, "step_ms": ran[0].step_ms,
-        "size": size_text(ran[0].devices, ran[0].memory_gb_s),
+        "size": size_text(ran[0].devices or 1, ran[0].memory_gb_s or 0.0),
         "device": most["device"], "tb_s": most["tb_s"], "least": least.least,
         "undecided": ", ".join(one.cell for one in least.undecided), "alike": "; ".join(alike) or None,
         "why": _why(ran),
@@ -112,7 +112,7 @@ def _ordered(sums: Sequence[tuple[str, set[str]]]) -> str:
 
 
 def _by_size(one: Found) -> dict[str, float | None]:
-    return by_size(one.tokens_per_s or 0.0, {"device": one.devices, "tb_s": one.memory_gb_s / 1000})
+    return by_size(one.tokens_per_s or 0.0, {"device": one.devices, "tb_s": one.memory_gb_s and one.memory_gb_s / 1000})
 
 
 def _j(one: Found) -> float:

@@ -92,6 +92,7 @@ TRAITS = {
     "cent": Traits(
         "CXL devices of AiM",
         "own",
+        not_here="the energy of embedding, LM head and sampling is not known, and left out",
         channels=False,
         pipelines=True,
         released=True,
