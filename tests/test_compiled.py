@@ -190,6 +190,13 @@ def test_a_wheel_takes_nothing_from_the_cache(tmp_path, monkeypatch):
     assert library.read_code(made) == b"fresh" + code and library.place(name, kinds) == made
 
 
+def test_a_wheel_is_not_made_where_others_can_write(tmp_path, monkeypatch):
+    tmp_path.chmod(0o777)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(UserError, match="^others can write to .*; set TMPDIR to a private folder"):
+        fill(tmp_path)
+
+
 def test_a_wheels_kernel_that_is_cut_off_is_made_in_the_cache(tmp_path, monkeypatch):
     name, *kinds = DECODE
     file = library.place(name, kinds)

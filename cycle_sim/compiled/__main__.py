@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
+from pimloom.arch.error import UserError
 from pimloom.arch.files import write_atomic
 from pimloom.cycle_sim.compiled import library
 from pimloom.cycle_sim.compiled.sealed import write_sealed
@@ -32,8 +33,11 @@ def make_all() -> int:
 
 
 def fill(folder: Path) -> None:
-    """Compile all kernels afresh, into a folder of a wheel: nothing comes from a cache."""
+    """Compile all kernels afresh, into a folder of a wheel: nothing comes from a cache. Raises UserError if others can
+    write to temporary files."""
     with TemporaryDirectory() as fresh, patch.dict(os.environ, PIMLOOM_CACHE=fresh):
+        if library.kept_in().parent != Path(fresh):
+            raise UserError(f"others can write to {fresh}; set TMPDIR to a private folder")
         make_all()
         for name, _, *kinds in library.listed():
             made = library.place(name, kinds)
