@@ -6,8 +6,6 @@ from math import expm1, fsum, log, log1p
 from random import Random
 from typing import NamedTuple
 
-import numpy as np
-
 from pimloom.arch.error import UserError
 from pimloom.arch.routing import EVEN, UNIFORM, Routing
 
@@ -41,6 +39,8 @@ def chances(each: int, experts: int, routing: Routing) -> tuple[float, ...]:
     >>> chances(2, 8, Routing())[0], [round(p, 6) for p in chances(2, 3, Routing(counts=(2, 1, 1)))]
     (0.25, [0.833333, 0.583333, 0.583333])
     """
+    import numpy as np  # commands that list or explain do without
+
     shares = np.array(routing.shares(experts))
     if (some := int((shares > 0).sum())) < each:
         raise UserError(f"{some} experts that tokens go to: expected at least {each}, as many as a token takes")
