@@ -109,7 +109,7 @@ def known_cells(ledger: Cells) -> tuple[str, ...]:
 def bounds_of(ledger: Cells) -> set[str]:
     """`upper`, `lower` or both, as far as figures of the ledger are such bounds."""
     found = {cell.bound for cell in ledger.values()}
-    return found & {"upper", "lower"} if "neither" not in found else {"upper", "lower"}
+    return {bound for bound in ("upper", "lower") if bound in found or "neither" in found}
 
 
 def total_j(ledger: Cells) -> float:
@@ -178,7 +178,8 @@ def _within(names: Sequence[str], ledgers: Mapping[str, Cells | None]) -> tuple[
     """The first of systems with the same known cells, the thriftiest first, unless bounds leave it open; and why."""
     first, *others = names
     found = {name: ledgers[name] or {} for name in names}
-    bounds, sums = ({name: of(ledger) for name, ledger in found.items()} for of in (bounds_of, total_j))
+    bounds = {name: bounds_of(ledger) for name, ledger in found.items()}
+    sums = {name: total_j(ledger) for name, ledger in found.items()}
     over = f"over the same cells ({len(known_cells(found[first]))} of {len(CELLS)})"
     if sums[first] == sums[others[0]]:
         return None, f"{first} and {others[0]} need equally much energy {over}."
@@ -188,7 +189,9 @@ def _within(names: Sequence[str], ledgers: Mapping[str, Cells | None]) -> tuple[
             said = f"the sum of {first} is {one}, that of {other} {two}"
             return None, f"Bounds leave open which of {first} and {other} needs less energy {over}: {said}."
     times = figure(sums[others[0]] / sums[first], 3) if sums[first] else "many"
-    return first, f"{first} needs the least energy {over}: {others[0]} needs {times} times as much."
+    kinds = {_kind(of) for of in bounds.values()} - {"an estimate"}
+    by = f", by {kinds.pop()} of each" if len(kinds) == 1 and all(bounds.values()) else ""
+    return first, f"{first} needs the least energy {over}{by}: {others[0]} needs {times} times as much."
 
 
 def leaves_open(first: Collection[str], other: Collection[str]) -> bool:

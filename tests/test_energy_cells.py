@@ -89,6 +89,14 @@ def test_attacc_beside_a_gpu_has_no_winner_of_energy() -> None:
     assert found.energy.why in said and "≤ 3,318" in said and "≥ 206" in said
 
 
+def test_links_at_rest_are_in_the_power_of_a_board() -> None:
+    one, two = (pimloom.compare(["gpu_a100"], model="gpt2", generate=1, tp=tp).systems[0] for tp in (1, 2))
+    alone, linked = one.energy_by_cell or {}, two.energy_by_cell or {}
+    assert alone["static links"].source == alone["dynamic links"].source == "none"
+    assert linked["static links"].within == ["whole device"] and (linked["dynamic links"].j or 0) > 0
+    assert total_j(linked) == pytest.approx(2 * 400 * (two.latency_s or 0))  # two boards at their limit
+
+
 def test_two_of_one_kind_have_a_winner() -> None:
     found: Any = pimloom.compare(["attacc", "attacc_gpu"], model="gpt3-7b", generate=2)
     assert found.energy.least == "attacc" and found.first_by_size["w"] == "attacc" and not found.energy.undecided
@@ -221,7 +229,7 @@ def test_runs_and_services_have_the_same_ledger() -> None:
         assert total_j(one.energy_by_cell) == pytest.approx(one.energy_j)
         assert one.energy_by_cell["dynamic host"].j is None and one.energy_by_cell["static compute"].known
     whole = found[4].energy_by_cell
-    assert whole["whole device"].bound == "upper" and not whole["static links"].known
+    assert whole["whole device"].bound == "upper" and not whole["dynamic links"].known
     cent: Any = pimloom.run("cent", model="llama-2-7b", context=1)
     assert total_j(cent.energy_by_cell) == pytest.approx(cent.energy_per_token_j)
     done = call("run", "gpu_a100", "--model", "gpt2", "--generate", "2", "--batch", "2")

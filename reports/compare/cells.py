@@ -11,7 +11,7 @@ SUM = "sum"
 LEGEND = (
     "A letter: the energy is in the figure of several cells below, which cannot be told apart. –: unknown, and not in "
     "the sum. 0 none: the system has no such part. ≤, ≥: at most, at least so much; a sum is at least so much where a "
-    "cell other than the host's is unknown."
+    "cell other than the host's is unknown; ~: some of it is at most, and some unknown."
 )
 HOST = CELLS[-2:]  # which no system has a figure of
 SIGNS = {"upper": "≤ ", "lower": "≥ "}

@@ -109,7 +109,8 @@ POOL = re.compile(r"^(prefill|decode): ")
 def _of_roofline(system: System, tp: int) -> dict[str, Place]:
     """One figure of all that a device has but the links of its board, whose figure is a part of its power."""
     without = tuple(f"{place} (not known)" for place in unknown_links(system, tp))
-    return {POWER_X_TIME: Place(DEVICE, "power_w"), "link": Place((LINKS,), "link.pj_per_bit", without=without)}
+    whole = DEVICE if tp == 1 else (*DEVICE, LINKS_REST)
+    return {POWER_X_TIME: Place(whole, "power_w"), "link": Place((LINKS,), "link.pj_per_bit", without=without)}
 
 
 def _of_attacc(system: System, tp: int) -> dict[str, Place]:
