@@ -60,6 +60,13 @@ class _Said(NamedTuple):
             return default
         return value
 
+    def mapping(self, key: str) -> dict[str, Any]:
+        """The object under a key, empty if there is none."""
+        found = self.tree.get(key)
+        if found is not None and not isinstance(found, dict):
+            self.refuse(key, "an object or null", found)
+        return found if isinstance(found, dict) else {}
+
     def names(self, *keys: str) -> Patterns:
         """Names of modules under any of these keys."""
         found = list[str]()
@@ -69,10 +76,14 @@ class _Said(NamedTuple):
                 self.refuse(key, "a list of names", some)
                 continue
             found += some
+        return self.patterns(keys[0], found)
+
+    def patterns(self, key: str, names: Iterable[str]) -> Patterns:
+        """Of names that stand under a key."""
         try:
-            return Patterns(found)
+            return Patterns(names)
         except re.error as error:
-            self.refuse(keys[0], "expressions that can be read", error)
+            self.refuse(key, "expressions that can be read", error)
             return Patterns(())
 
 
@@ -122,20 +133,23 @@ def _gptq(said: _Said) -> Rules:
     if said.tree.get("dynamic"):
         said.refuse("dynamic", "null or {}, as formats by module are not known", said.tree["dynamic"])
     kept = said.names("modules_to_not_convert")
-    only = [name for some in said.tree.get("modules_in_block_to_quantize") or [] for name in _listed(some)]
-    extra = said.tree.get("extra_config") or {}  # of auto-round: bits of single modules
-    widths = {name: each["bits"] for name, each in extra.items() if isinstance(each, dict) and "bits" in each}
+    only = _listed(said.tree.get("modules_in_block_to_quantize") or [])
+    extra = said.mapping("extra_config").items()  # of auto-round: bits of single modules
+    widths = {name: each["bits"] for name, each in extra if isinstance(each, dict) and "bits" in each}
     if not all(type(width) is int and width >= 2 for width in widths.values()):
         said.refuse("extra_config", "bits of at least 2", widths)
         widths = {}
     kept.plain |= {name for name, width in widths.items() if width >= 16}
-    formats = [(Patterns([name]), Format(n, group, 16 + n)) for name, n in widths.items() if n < 16]
-    formats.append((Patterns(only) if only else LINEAR, Format(bits, group, 16 + bits)))
+    own = {name: Format(n, group, 16 + n) for name, n in widths.items() if n < 16}
+    formats = [(said.patterns("extra_config", [name]), each) for name, each in own.items()]
+    where = said.patterns("modules_in_block_to_quantize", only) if only else LINEAR
+    formats.append((where, Format(bits, group, 16 + bits)))
     return Rules(formats, kept, said.tree.get("lm_head") is True)
 
 
 def _listed(some: Any) -> list[str]:
-    return [str(name) for name in some] if isinstance(some, list) else [str(some)]
+    """All names of nested lists."""
+    return [name for each in some for name in _listed(each)] if isinstance(some, list) else [str(some)]
 
 
 def _bitsandbytes(said: _Said) -> Rules:
@@ -161,13 +175,10 @@ def _int8(said: _Said) -> Rules:
 def _compressed(said: _Said) -> Rules:
     """Groups of modules with a format each."""
     formats = list[tuple[Patterns, Format]]()
-    sparse = said.tree.get("sparsity_config") or {}
-    if not isinstance(sparse, dict) or sparse.get("format", "dense") != "dense":
+    if (sparse := said.mapping("sparsity_config")).get("format", "dense") != "dense":
         said.refuse("sparsity_config", "a dense format", sparse)
-    groups = said.tree.get("config_groups")
-    if not isinstance(groups, dict) or not groups:
-        said.refuse("config_groups", "an object with groups", groups)
-        groups = {}
+    if not (groups := said.mapping("config_groups")):
+        said.refuse("config_groups", "an object with groups", said.tree.get("config_groups"))
     for name, group in groups.items():
         weights = group.get("weights") if isinstance(group, dict) else None
         if weights is None:
@@ -224,12 +235,12 @@ def _modelopt(said: _Said) -> Rules | None:
     formats = list[tuple[Patterns, Format]]()
     if algorithm == "MIXED_PRECISION":
         listed: dict[Format, list[str]] = {}
-        for name, each in (said.tree.get("quantized_layers") or {}).items():
+        for name, each in said.mapping("quantized_layers").items():
             each = each if isinstance(each, dict) else {}
             if (found := _algorithm(said, f"quantized_layers.{name}", each)) is None:
                 return None
             listed.setdefault(found, []).append(name)
-        formats = [(Patterns(names), found) for found, names in listed.items()]
+        formats = [(said.patterns("quantized_layers", names), found) for found, names in listed.items()]
         if said.tree.get("quant_method") == "fp8":  # what is not listed
             formats += _fp8(said).formats
     elif algorithm is not None:

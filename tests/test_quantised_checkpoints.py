@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.llm_quant import Patterns
+from pimloom.arch.llm_quant_file import METHODS
 from pimloom.arch.system import load_system
 from pimloom.systems.devices.device import Share, device_of
 from pimloom.workload.batch import Batch
@@ -261,3 +264,21 @@ def test_names_are_parts_between_dots() -> None:
     found = Patterns(["lm_head", "mlp.gate", "layers.3", "*.shared_expert*"])
     assert found.fit(["model.layers.3.mlp.up_proj"]) and found.fit(["a.mlp.gate"]) and found.fit(["x.shared_experts.y"])
     assert not found.fit(["model.layers.33.mlp.gate_proj"]) and not found.fit(["lm_heads"])
+
+
+SAID = (
+    "bits", "group_size", "weight_block_size", "modules_to_not_convert", "ignore", "config_groups", "quant_algo",
+    "kv_cache_quant_algo", "quantized_layers", "kv_cache_scheme", "load_in_4bit", "extra_config", "dynamic", "targets",
+    "sparsity_config", "weights", "modules_in_block_to_quantize", "num_bits", "strategy", "block_structure", "group_0",
+)  # fmt: skip
+ATOMS = st.sampled_from([None, True, 0, 4, -1, 2.5, "FP8", "MIXED_PRECISION", "re:(", "*", [], {}, [8, 8], {"a": 1}])
+ANY = st.recursive(ATOMS, lambda of: st.lists(of, max_size=2) | st.dictionaries(st.sampled_from(SAID), of, max_size=3))
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(method=st.sampled_from([None, *METHODS]), tree=st.dictionaries(st.sampled_from(SAID), ANY, max_size=5))
+def test_no_quantisation_is_more_than_a_user_error(tmp_path: Path, method: str | None, tree: dict[str, Any]) -> None:
+    try:
+        small(tmp_path, tree | ({"quant_method": method} if method else {}))
+    except UserError as error:
+        assert "\n" not in str(error)
