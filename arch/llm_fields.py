@@ -118,11 +118,13 @@ def _unread(config: Config, fields: dict[str, Any]) -> None:
 
 
 def _meant(key: str, config: Config) -> str | None:
-    """The key for which another one may be a slip of the pen: it is missing, or one letter differs.
+    """The key for which another one may be a slip of the pen: it is missing, or one letter differs and its value.
 
     A real key of another software is seldom as near to one that is there.
     """
     for known in sorted(config.read):
+        if known in config.tree and config.tree[known] == config.tree[key]:
+            continue
         alike = SequenceMatcher(None, key, known).ratio()
         if alike >= (SLIP if known in config.tree else ALIKE):
             return known

@@ -155,6 +155,7 @@ def test_a_part_that_the_type_has_not_is_refused(name: str, keys: dict[str, Any]
         ("llama-3.2-1b", {"max_sequence_length": 4096, "transformers.js_config": {}, "is_llama_config": True}),
         ("falcon-7b", {"ff_factor": 4}),
         ("qwen3-30b-a3b", {"num_local_experts": 128, "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}}),
+        ("mixtral-8x7b", {"num_experts_per_token": 2}),  # what another key says, too
         ("deepseek-v3", {"num_local_experts": 256, "head_dim": 64, "qk_head_dim": 192}),
         ("llama-2-7b", {"num_local_experts": 0, "num_experts": 0, "sliding_window": None, "mlp_bias": False}),
     ],
