@@ -4,7 +4,7 @@ from itertools import product
 from typing import NamedTuple
 
 LLAMA = {"layers": 126, "h": 16384, "ffn": 53248, "heads": 128, "kv": 8, "vocabulary": 128256}
-PEAK, EFF, S, DCN, LIMIT = 989e12, 0.65, 8192, 50e9, 0.92 * 80e9
+PEAK, EFF, S, DCN, LIMIT = 989e12, 0.65, 8192, 50e9, 0.92 * 80 * 2**30
 
 
 class Shape(NamedTuple):

@@ -173,7 +173,7 @@ def test_bad_options(options, tmp_path):
     assert done.code == 2 and BAD[options] in done.err and done.err.count("\n") == 1
 
 
-@pytest.mark.parametrize(("system", "gb"), [("npu_only", 32 * 2**30), ("gpu_a100", 40 * 10**9)])
+@pytest.mark.parametrize(("system", "gb"), [("npu_only", 32 * 2**30), ("gpu_a100", 40 * 2**30)])
 def test_a_batch_larger_than_the_memory(system, gb, tmp_path):
     """GPT3-7B: 32 layers of 12 x 4096 x 4096 weights and 9 x 4096 biases, and 2 x 4096 values of a token and layer, of
     two bytes."""
@@ -272,8 +272,8 @@ def test_many_iterations_on_a_roofline(tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        # 40e9 bytes less 12,887,261,184 of weights and biases, 524,288 a token
-        (("--batch", "9000"), " tokens of the 51,713 of the memory; lower --batch"),
+        # 40 GiB less 12,887,261,184 of weights and biases, 524,288 a token
+        (("--batch", "9000"), " tokens of the 57,339 of the memory; lower --batch"),
         (("--batch", "4", "--policy", "min-load"), "--policy min-load: gpu_a100 is a roofline, and only NPUs"),
         (("--batch", "4", "--pp", "2"), "--pp 2: gpu_a100 is a roofline, and only NPUs have pipelines; leave it out"),
         (("--set", "memory_bytes=12888500000", "--batch", "4"), "needs 747 tokens of the memory, which has 2 for"),

@@ -88,6 +88,7 @@ def test_energy_of_a_tile_is_that_of_the_simulator():
     found = memory_pj(PART, command_pj(PART, 4, 16), commands, Standby(2 * 289, *opens), dual=True)
     background = found.pop("background") + found.pop("second_row_buffer")
     assert background == pytest.approx(67_026, rel=1e-12)
+    assert found.pop("interface") == pytest.approx(0.3 * 512 * 4)  # four results over the pins, which it leaves out
     assert {cause: pj for cause, pj in found.items() if pj} == pytest.approx(
         {"activate": 828, "gwrite": 12_864, "g_act": 26_496, "comp": 102_912, "readres": 3_216}, rel=1e-12
     )

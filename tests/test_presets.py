@@ -186,7 +186,7 @@ def test_systems_say_what_their_sources_say() -> None:
     assert (pim.spec.npu.clock_mhz, pim.spec.npu.multipliers, pim.spec.npu.adders) == (1000, 128, 256)
     assert pim.spec.npu.sram_bytes == 128 * 1024
     assert isinstance(t4.spec, RooflineSystem) and isinstance(xeon.spec, RooflineSystem)
-    assert (t4.spec.memory_gb_s, t4.spec.memory_bytes, t4.spec.power_w) == (320, 16 * 10**9, 70)
+    assert (t4.spec.memory_gb_s, t4.spec.memory_bytes, t4.spec.power_w) == (320, 16 * 2**30, 70)
     assert t4.spec.peak_tflops == pytest.approx(320 * 64 * 2 * 1.59e9 / 1e12, rel=0.001)  # 320 tensor cores of 64 FMA
     assert xeon.spec.peak_tflops == pytest.approx(18 * 2 * 16 * 2 * 2.7e9 / 1e12, rel=0.001)
     assert xeon.spec.memory_gb_s == pytest.approx(6 * 8 * 2.666, rel=0.001)

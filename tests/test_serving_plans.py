@@ -40,7 +40,7 @@ def test_whole_experts_hold_attention_on_each_device():
     experts = 32 * 8 * 3 * 4096 * 14336
     of = device.capacity()
     assert of.weight_bytes == 2 * (parameters(MIXTRAL) - experts + experts // 8)
-    assert of.tokens == (40_000_000_000 - of.weight_bytes) // 131_072 * 8
+    assert of.tokens == (40 * 2**30 - of.weight_bytes) // 131_072 * 8
     with pytest.raises(UserError, match="tokens in all"):
         device.check(Batch.decode([of.tokens + 1]))
     few, many = (device.step(Batch.decode([256] * n)) for n in (8, 64))

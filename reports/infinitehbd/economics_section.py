@@ -1,6 +1,6 @@
 """The chapters on cost and power, and on MFU."""
 
-from pimloom.arch.units import BYTES_PER_GB
+from pimloom.arch.units import GIB
 from pimloom.reports.fabric.cost_figures import cost_figure, power_figure
 from pimloom.reports.fabric.mfu_figure import mfu_figure
 from pimloom.reports.infinitehbd.findings import Findings, Row, totals
@@ -64,13 +64,13 @@ def mfu(found: Findings) -> Section:
             Column("micro_batches", "micro-batches"),
             Column("step_s", "step", "s", format=".2f"),
             *(Column(f"{part}_percent", part.replace("_", " "), "%", format=".1f") for part in STEP_PARTS),
-            Column("memory_gb", "memory", "GB", format=".1f"),
+            Column("memory_gib", "memory", "GiB", format=".1f"),
         ],
         [
             dict(row)
             | {"mfu_percent": 100 * row["mfu"], "split": f"{row['tp']} × {row['pp']} × {row['dp']}"}
             | {f"{part}_percent": 100 * seconds / row["step_s"] for part, seconds in _parts(row).items()}
-            | {"memory_gb": row["memory_bytes"] / BYTES_PER_GB}
+            | {"memory_gib": row["memory_bytes"] / GIB}
             for row in found.mfu
         ],
         "Shares of the step; other: messages between stages, all-reduce of gradients. "

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.system import load_system
-from pimloom.arch.units import BITS_PER_BYTE
+from pimloom.arch.units import BITS_PER_BYTE, GIB
 from pimloom.reports.serving.rows import Row, device_with, row, within
 from pimloom.workload.batch import Batch, Request
 from pimloom.workload.decoding import density, precision
@@ -16,7 +16,7 @@ from pimloom.workload.decoding.formats import FORMATS, Rates, WeightFormat, cros
 from pimloom.workload.derive import layer_ops
 from pimloom.workload.need import flops
 
-A10 = {"peak_tflops": "125", "memory_gb_s": "600", "memory_bytes": "24000000000"}  # [recalled]
+A10 = {"peak_tflops": "125", "memory_gb_s": "600", "memory_bytes": str(24 * GIB)}  # [recalled]
 A10_RATES = Rates(125e12, 600e9)  # the same, FLOP/s and B/s
 WIDE, FOUR = WeightFormat(16), FORMATS["int4"]
 SALE_SPEEDUP, SELECTION, LONG = 3.36, 0.11, 65536  # [paper] speed-up, selection; tokens
@@ -70,7 +70,7 @@ def sale() -> Iterator[Row]:
     yield row("SALE", "density, if the claim is of attention alone", needed, "0.188", "derived", unit="of all pairs",
               verdict=within(needed, 0.1875, 0.1885), tolerance="its digits")  # fmt: skip
     llm = load_llm("llama-3-8b")
-    run = device_with("gpu_a100", llm, {"memory_bytes": "80000000000"}, outside=False).step(Batch.prefill([LONG]))
+    run = device_with("gpu_a100", llm, {"memory_bytes": str(80 * GIB)}, outside=False).step(Batch.prefill([LONG]))
     attention = sum(span.end_ps - span.start_ps for span in run.spans if span.operator == "fused_mha") / run.end_ps
     yield row("SALE", f"attention's part of a prompt of {LONG:,} tokens", attention, "no figure", "derived",
               machine="llama-3-8b on gpu_a100")  # fmt: skip

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.system import load_system
-from pimloom.arch.units import FLOP_PER_TFLOP
+from pimloom.arch.units import FLOP_PER_TFLOP, GIB
 from pimloom.reports.serving.rows import Row, row, within
 from pimloom.reports.serving.tokenweave_data import (
     ELEMENTS,
@@ -35,7 +35,7 @@ from pimloom.workload.op import Op
 
 PS_PER_MS, US_PER_MS = 10**9, 1000
 MEASURED_TFLOPS = 260  # [recalled] what products of matrices get of an A100
-A100 = {"memory_bytes": "80000000000", "memory_gb_s": "2039", "peak_share": f"{MEASURED_TFLOPS / 312}"}  # [recalled]
+A100 = {"memory_bytes": str(80 * GIB), "memory_gb_s": "2039", "peak_share": f"{MEASURED_TFLOPS / 312}"}  # [recalled]
 DENSE, IN, OUT = 2048, 1024, 512  # [design] tokens of an iteration; [secondary] input and output of a request
 SHAPES = {  # [recalled] layers, width, heads, heads of K and V, FFN, words
     "Qwen2.5-72B": (80, 8192, 64, 8, 29568, 152064),

@@ -6,6 +6,7 @@ from math import log
 from msgspec.structs import replace
 
 from pimloom.arch.llm import LlmSpec, load_llm
+from pimloom.arch.units import GIB
 from pimloom.reports.serving.rows import Place, Row, device_with, placed, row, within
 from pimloom.systems.devices.device import Device
 from pimloom.workload.batch import Batch
@@ -20,7 +21,7 @@ MODELS = {  # [secondary: config.json of ParScale/ParScale-1.8B-P1-Pile] 1.6 B b
 }
 LAYERS, KV_HEADS, WORDS, WIDE = 36, 2, 151936, 16  # [secondary: the same]; bits
 PEAK_SHARE, MEMORY_SHARE = 0.7, 0.9  # [secondary: their cost script] of the peaks of an A100 of 80 GB
-A100 = {"memory_bytes": "80000000000", "memory_gb_s": "2039"}  # [recalled]
+A100 = {"memory_bytes": str(80 * GIB), "memory_gb_s": "2039"}  # [recalled]
 SHARES = {"peak_share": f"{PEAK_SHARE}", "memory_share": f"{MEMORY_SHARE}"}
 RATES = Rates(312e12 * PEAK_SHARE, 2039e9 * MEMORY_SHARE)
 QUALITY = 0.39  # [recalled: their fit on code] P streams are worth 1 + 0.39 ln P times the weights

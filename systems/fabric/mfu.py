@@ -12,7 +12,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.fabric_cost import Hbd, bill_names, hbd_of, load_components
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.training import SERVER, Job, Schedule, Training
-from pimloom.arch.units import BYTES_PER_GB
+from pimloom.arch.units import GIB
 from pimloom.cycle_sim.schedule import is_regular
 from pimloom.cycle_sim.training import memory_bytes, step
 from pimloom.mappers.training import STAGES, Cost, Found, best, splits
@@ -189,7 +189,7 @@ def _uneven(search: Search, hbd: Hbd, gpus: int) -> str:
 def _too_large(search: Search, hbd: Hbd, gpus: int, found: Found) -> str:
     """How much memory is missing, and what would fit."""
     limit, least = search.training.gpu.memory_limit_bytes, found.least
-    need = f"{found.least_bytes / BYTES_PER_GB:,.1f} GB of {limit / BYTES_PER_GB:,.1f} GB a GPU"
+    need = f"{found.least_bytes / GIB:,.1f} GiB of {limit / GIB:,.1f} GiB a GPU"
     remedy = "more memory (--set gpu.memory_bytes=…) or a smaller model"
     for more in (gpus * 2**power for power in range(1, 13)):
         bigger = find(search, hbd, more)

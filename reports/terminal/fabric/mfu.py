@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pimloom.arch.units import BYTES_PER_GB
+from pimloom.arch.units import GIB
 from pimloom.reports.terminal.tables import show_line, show_rows
 
 PARTS = ("compute", "tp_all_reduce", "all_to_all", "p2p", "bubble", "dp_all_reduce")
@@ -16,7 +16,7 @@ def show_mfu(value: Mapping[str, Any]) -> None:
     rows = []
     for row in value["rows"]:
         shares = {f"{part}_share": row[f"{part}_s"] / row["step_s"] for part in PARTS}
-        split = {"split": "×".join(str(row[key]) for key in sizes), "memory_gb": row["memory_bytes"] / BYTES_PER_GB}
+        split = {"split": "×".join(str(row[key]) for key in sizes), "memory_gib": row["memory_bytes"] / GIB}
         rows.append(row | shares | split)
     columns = [
         ("arch", "architecture", ""),
@@ -32,7 +32,7 @@ def show_mfu(value: Mapping[str, Any]) -> None:
         ("p2p_share", "P2P|r", ".1%"),
         ("bubble_share", "bubble|r", ".1%"),
         ("dp_all_reduce_share", "DP|r", ".1%"),
-        ("memory_gb", "GB|r", ",.1f"),
+        ("memory_gib", "GiB|r", ",.1f"),
     ]
     show_rows(columns, rows)
     at_most = "" if value["interleave"] == 1 else f", at most {value['interleave']} chunks"
