@@ -230,6 +230,10 @@ def test_runs_and_services_have_the_same_ledger() -> None:
         assert one.energy_by_cell["dynamic host"].j is None and one.energy_by_cell["static compute"].known
     whole = found[4].energy_by_cell
     assert whole["whole device"].bound == "upper" and not whole["dynamic links"].known
+    box: Any = pimloom.run("attacc", model="gpt3-7b", generate=2, prompt=8)
+    assert total_j(box.energy_by_cell) == pytest.approx(box.step_j)
+    stages: Any = pimloom.run("neupims", model="gpt2", requests="alpaca", batch=4, layers=1)
+    assert total_j(stages.energy_by_cell) == pytest.approx(stages.iteration_energy_j)
     cent: Any = pimloom.run("cent", model="llama-2-7b", context=1)
     assert total_j(cent.energy_by_cell) == pytest.approx(cent.energy_per_token_j)
     done = call("run", "gpu_a100", "--model", "gpt2", "--generate", "2", "--batch", "2")

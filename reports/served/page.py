@@ -9,6 +9,7 @@ import numpy as np
 from pimloom.arch.files import prepare_folder, together, write_atomic, write_json
 from pimloom.arch.name_units import counted, some_layers
 from pimloom.arch.units import J_PER_MJ, S_PER_MS
+from pimloom.reports.compare.cells import cells_line
 from pimloom.reports.figures import stacked_bars
 from pimloom.reports.page import Card, Column, Figure, Notes, Page, Section, TableData, render
 from pimloom.reports.served.curves import Over, curves, percentiles
@@ -39,7 +40,7 @@ def build_page(found: Online) -> Page:
         Section("Summary", "summary", _said(found), [times(found), *limits(found), facts(found)]),
         Section("Over time", "over-time", OVER_TIME, list(over_time(found, over))),
         Section("Percentiles", "percentiles", PERCENTILES, list(_percentiles(found))),
-        Section("Energy", "energy", _rest(found), list(_energy(found, over))),
+        Section("Energy", "energy", " ".join([_rest(found), *_cells(found)]), list(_energy(found, over))),
         Section("How it was found", "how", "", [Notes("Where numbers come from", list(_notes(found)))]),
     ]
     return Page(
@@ -179,6 +180,14 @@ def _percentiles(found: Online) -> Iterator[Figure]:
                 caption=UP_TO,
                 top=102.0,
             )
+
+
+def _cells(found: Online) -> list[str]:
+    """What the energy holds."""
+    if found.energy_by_cell is None:
+        return []
+    said = cells_line(found.energy_by_cell)
+    return [f"{said[0].upper()}{said[1:]}."]
 
 
 def _rest(found: Online) -> str:

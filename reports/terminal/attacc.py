@@ -1,6 +1,7 @@
 """What a person reads after `pimloom run` on an AttAcc system."""
 
 from pimloom.arch.name_units import counted
+from pimloom.reports.compare.cells import cells_line
 from pimloom.reports.terminal.tables import show_line, show_rows
 from pimloom.reports.terminal.trace import COLUMNS, show_warnings
 from pimloom.systems.devices.attacc.outcome import AttAccOutcome
@@ -14,6 +15,8 @@ def show_attacc(result: AttAccOutcome) -> None:
     lengths = f"{result.prompt_tokens:,} + {result.generated_tokens:,} tokens, batch {result.batch}"
     show_line(f"{result.model} on {result.system}, {result.fidelity}: {lengths}, without embedding and LM head")
     show_rows(COLUMNS, [{"what": w, "value": v, "unit": u} for w, v, u in _lines(result)])
+    if result.energy_by_cell is not None:
+        show_line(cells_line(result.energy_by_cell))
     rows = [
         {"part": part, "ms": _ms(s), "mj": f"{result.step_by_part_j.get(part, 0.0) * 1e3:,.2f}"}
         for part, s in sorted(result.step_by_part_s.items(), key=lambda part: -part[1])

@@ -72,6 +72,8 @@ def show_served(found: Served, of_energy: str | None = None) -> None:
         )
     if found.energy_pj_by_cause is not None:
         _show_energy(found, shown)
+        if found.energy_by_cell is not None:
+            show_line(cells_line(found.energy_by_cell))
         if of_energy:
             show_line(of_energy)
     elif found.pp == 1:

@@ -13,6 +13,7 @@ from pimloom.arch.neupims import Faults
 from pimloom.arch.system import System, kind_named, load_system
 from pimloom.mappers.packing import round_robin
 from pimloom.systems.asked import Asked, Progress, Work
+from pimloom.systems.devices.boundary import energy_by_cell
 from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.devices.padded import padded_notes
 from pimloom.systems.devices.routing import check_routing, routing_notes
@@ -110,9 +111,7 @@ def layers_of(llm: LlmSpec, asked: int | None) -> int:
     return asked or llm.num_hidden_layers
 
 
-def load_faithful(
-    system: str, settings: Sequence[str] | None, fidelity: str, command: str | None = "run"
-) -> System:
+def load_faithful(system: str, settings: Sequence[str] | None, fidelity: str, command: str | None = "run") -> System:
     """A system with overrides, an NPU with or without the faults of its own simulator. command: as of `load_system`.
     Raises UserError."""
     _check_one_of("--fidelity", fidelity, FIDELITIES)
@@ -227,7 +226,7 @@ def _list_work(there: Deployment, asked: Asked, path: Path) -> Work[Served]:
     plan = Plan(len(tokens), 1, 1, None, asked.seed, there.tp, there.pp, there.layers, there.fidelity)
 
     def run(progress: Progress) -> Served:
-        found = serve_list(system, llm, batch, plan)
+        found = _with_cells(serve_list(system, llm, batch, plan), system, plan.tp)
         found.showing(lambda: Middle(None, batch).shown(system, llm, plan))
         return found
 
@@ -240,6 +239,13 @@ def _list_work(there: Deployment, asked: Asked, path: Path) -> Work[Served]:
             *undivided_notes(system, llm, batch, there.tp, there.pp),
         ],
     )
+
+
+def _with_cells(found: Served, system: System, tp: int) -> Served:
+    """The same with its energy by cell of the ledger."""
+    if (joules := found.iteration_energy_by_cause_j) is None:
+        return found
+    return msgspec.structs.replace(found, energy_by_cell=energy_by_cell(system, joules, tp))
 
 
 def _workload_work(there: Deployment, asked: Asked, requests: str) -> Work[Served | Decoded]:
@@ -263,7 +269,8 @@ def _workload_work(there: Deployment, asked: Asked, requests: str) -> Work[Serve
             found = summary(system, llm, plan, workload, done, served)
         else:
             whence, digest = described(workload, plan, llm), workload_digest(system, llm, workload, plan)
-            found = msgspec.structs.replace(served[0], workload=whence, spec_digest=digest)
+            one = msgspec.structs.replace(served[0], workload=whence, spec_digest=digest)
+            found = _with_cells(one, system, plan.tp)
         middle = Middle.of(batches)
         found.showing(lambda: middle.shown(system, llm, plan))
         return found

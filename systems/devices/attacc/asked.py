@@ -13,6 +13,7 @@ from pimloom.systems.devices.attacc.boxed import Boxed, boxed
 from pimloom.systems.devices.attacc.device import attending, run_of
 from pimloom.systems.devices.attacc.outcome import AttAccOutcome
 from pimloom.systems.devices.attacc.step import Step
+from pimloom.systems.devices.boundary import energy_by_cell
 from pimloom.systems.devices.positions import beyond, positions
 from pimloom.systems.devices.routing import check_routing, routing_notes
 from pimloom.systems.devices.shown import Shown
@@ -77,6 +78,7 @@ def box_work(system: System, llm: LlmSpec, asked: Asked) -> Work[AttAccOutcome]:
             latency_s=prefill_s + len(contexts) * (step_s or 0),
             step_j=step_j,
             step_by_part_j=mean.joules if mean else {},
+            energy_by_cell=energy_by_cell(system, mean.causes, spec.gpus) if mean else None,
             energy_per_token_j=None if step_j is None else step_j / batch,
             fits=found.room_bytes // found.kv_bytes // (prompt + generated),
             notes=_notes(found, llm, prompt, generated, batch),

@@ -1,5 +1,6 @@
 """The result of equal requests on an AttAcc system. Its field names are a contract; see CONVENTIONS.md."""
 
+from pimloom.energy.cells import Cell
 from pimloom.systems.devices.shown import WithSpans
 
 
@@ -10,7 +11,7 @@ class AttAccOutcome(WithSpans, frozen=True, kw_only=True):
     GPUs, the stacks and the links do, less what hides. tokens_per_s: of decode. energy: of the box, of the mean step
     and a token of it. fits: requests of this length whose keys and values have room. attention: what attends in decode
     steps, stacks, host or GPUs. spans: of all layers; what runs beside something else stands behind it, less what
-    hides. lm_head: embedding, LM head and sampling are never in it.
+    hides. energy_by_cell: of the mean step, None without one. lm_head: embedding, LM head and sampling are never in it.
     """
 
     system: str
@@ -38,6 +39,7 @@ class AttAccOutcome(WithSpans, frozen=True, kw_only=True):
     version: str
     wall_s: float
     lm_head: bool = False
+    energy_by_cell: dict[str, Cell] | None
 
     @property
     def mean_s(self) -> float:

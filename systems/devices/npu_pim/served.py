@@ -10,6 +10,7 @@ import numpy as np
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System, spec_digest
 from pimloom.arch.units import J_PER_PJ, S_PER_PS
+from pimloom.energy.cells import Cell
 from pimloom.energy.ledger import Ledger
 from pimloom.systems.devices.npu_pim.energy import total_energy
 from pimloom.systems.devices.shown import WithSpans
@@ -49,6 +50,7 @@ class Served(WithSpans, frozen=True, kw_only=True):
     operators_cyc, total_cyc, commands, memory_requests and energy_pj_by_cause are then sums over these. spans: of the
     iteration; with pp > 1 of its first micro-batch on the first group. model_layers: of the whole model, of which
     `layers` are in the iteration. lm_head: embedding, LM head and sampling are never in it.
+    energy_by_cell: iteration_energy_by_cause_j by cell of the ledger.
     """
 
     system: str
@@ -84,6 +86,7 @@ class Served(WithSpans, frozen=True, kw_only=True):
     workload: dict[str, Any] | None = None
     layer_kinds: tuple[LayerKind, ...] = ()
     lm_head: bool = False
+    energy_by_cell: dict[str, Cell] | None = None
 
     @property
     def time_s(self) -> float:
