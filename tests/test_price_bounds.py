@@ -153,6 +153,17 @@ def test_a_prompt_alone_is_no_share_of_several(tmp_path, monkeypatch):
     assert read.pricing.error_bound < 0.05
 
 
+def test_phases_on_other_units_are_mended(tmp_path, monkeypatch):
+    """Decode of this phone is on its PIM alone and on its processor beside prompts: the sum of both is far off."""
+    options = {"arrivals": "poisson:300/s", "lengths": "40:12", "requests": 60, "seed": 1}
+    one = Drawn("phone", "dense", "mixed", 6, options)
+    set_steps(monkeypatch, one.steps)
+    read = run_of(one, tmp_path)
+    mixed = read.pricing.kinds["mixed"]
+    assert mixed.iterations > 10 and not mixed.exact and mixed.error_bound < 0.02 and read.pricing.holds
+    assert check_within_bounds(one, tmp_path) == "interpolated"
+
+
 def test_phases_that_a_device_never_mixes_are_refused_without_exact_too(monkeypatch):
     given: dict[str, Any] = {"model": "llama-2-7b", "arrivals": "poisson:9/s", "requests": 9, "lengths": "64:32"}
     for steps in (None, 0):

@@ -209,6 +209,24 @@ def test_sample_points_end_where_the_longest_context_does(scheduler):
     assert len(machine.asked) < 40 and longest <= 4096, len(machine.asked)
 
 
+def test_decode_that_runs_elsewhere_beside_prompts_has_sample_points_of_its_own():
+    """Alone units of its own decode; beside a prompt all runs where prompts do, at another rate."""
+
+    def elsewhere(batch: Batch) -> int:
+        contexts = sum(one.context for one in batch.requests if one.phase == "decode")
+        if any(one.phase == "prefill" for one in batch.requests):
+            return 9_000_000 + 2000 * rows(batch) + 400 * contexts
+        return 1_000_000 + 5 * contexts
+
+    read, machine = grid(Made(elsewhere)), Made(elsewhere)
+    pieces = [*decode(*[300] * 20), Piece(100, 0, 0)]
+    true = Exact(machine).of(pieces)[0]  # type: ignore[arg-type]
+    assert read.of(pieces)[0] < 0.9 * true and read.of(decode(300, 300))[0] == 1_000_000 + 3000
+    assert read.mix_apart() and not read.mix_apart()
+    assert read.of(pieces)[0] == pytest.approx(true, rel=0.01)
+    assert not grid(Made(in_turns, row_tile=8)).mix_apart()
+
+
 def test_no_machine_that_reads_all_contexts_alike_waits_for_one():
     read = grid(Made(straight))
     pieces = decode(3000, *[100] * 7)

@@ -121,7 +121,7 @@ def _kind_error(phases: Sequence[Phase], whole_ps: float) -> KindError | None:
 
 
 def _energy(phases: Sequence[tuple[str, Phase]], which: int) -> float:
-    """Mean (0) or bound (1) of the error of the energy of all iterations."""
+    """Mean (0) of the error of the energy of all iterations, or as if each was off by what a single one may be (2)."""
     weights = [phase.time_ps * (phase.errors.watts or 1.0) for _, phase in phases]
     values = [phase.estimates()[1][which] for _, phase in phases]
     return sum(weight * value for weight, value in zip(weights, values, strict=True)) / sum(weights)
@@ -143,7 +143,7 @@ def _bounds(way: Way, found: Online, phases: Sequence[tuple[str, Phase]]) -> dic
     for _, phase in phases:
         phase.scale = 1.0
     if "energy_j" in bounds:
-        bounds["energy_j"] += _energy(phases, 1)
+        bounds["energy_j"] += max(_energy(phases, 2), SMALL)
     return {name: MARGIN * bound for name, bound in bounds.items()}
 
 

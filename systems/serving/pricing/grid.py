@@ -32,6 +32,7 @@ from pimloom.systems.serving.pricing.points import (
     two_of,
 )
 
+BESIDE = 64  # [design] new tokens of a prompt beside which decode has sample points of its own
 FEW = 4  # requests, of which a line goes on to more than fit side by side
 
 
@@ -67,6 +68,7 @@ class Grid:
         self.tile: int = getattr(exact.device, "row_tile", 1)
         self.axes = axes_of(self.tile, exact.device.exact_steps)
         self.tops = dict[int, float]()
+        self.mixed_points, self.besides = False, dict[tuple[int, int], Cost]()
         self.known: dict[tuple[int, ...], Cost] = {}
 
     def of(self, pieces: Sequence[Piece]) -> Cost:
@@ -128,10 +130,33 @@ class Grid:
         if not rows:
             return self._decoding(b, total, longest, second)
         wide = b * self.rows
+        if self.mixed_points:
+            points = self._around(b, total / b)
+            beside = [(weight, self._beside(n, mean)) for weight, n, mean in points]
+            return added([(1.0, self.prompt(rows + wide, (pairs + wide) / (rows + wide))), *beside])
         divided = self._divides(b)
         alone = self._apart(total) if divided else self._decoding(b, total, longest, second, beside=True)
         more = self.prompt(rows + wide, (pairs + wide) / (rows + wide))
         return added([(1.0, alone), (1.0, more), (-1.0, self.prompt(2 if divided else wide, 1.0))])
+
+    def mix_apart(self) -> bool:
+        """Give decode beside prompts sample points of its own: units that decode alone uses may be others. False if it
+        has them, or none are possible."""
+        if self.mixed_points or self.tile > 1 or self.by_token or self.rows > 1:
+            return False
+        self.mixed_points = True
+        self.known = {key: cost for key, cost in self.known.items() if not (key[0] and key[4])}
+        return True
+
+    def _beside(self, requests: int, mean: int) -> Cost:
+        """What decode at a point adds to a prompt beside it."""
+        if (found := self.besides.get((requests, mean))) is None:
+            new = min(BESIDE, self.budget, self.positions)
+            whole = self.exact.of([*self.point(requests, mean), Piece(new, 0, 0)])
+            attended = (new * (new + 1) / 2 + requests) / (new + requests)
+            found = added([(1.0, whole), (-1.0, self.prompt(new + requests, attended))])
+            self.besides[requests, mean] = found
+        return found
 
     def _divides(self, b: int) -> bool:
         """Whether requests that decode are in a sub-batch beside prompts and in none by themselves: one alone on arrays

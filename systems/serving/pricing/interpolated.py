@@ -33,13 +33,13 @@ class ManyError(Exception):
 
 class Phase:
     """Iterations of a kind. size: of its sample; simulated: each of them is; errors: of the sample; settled: they hold
-    for prices as they are; met: the device runs such; scale: times count so much, to see what an error would do; seen,
-    time_ps: of the last run; points, weights: simulated iterations that correct prices near them, and how many each
-    stands for; near: these."""
+    for prices as they are; met: the device runs such; own: they have sample points of their own; scale: times count so
+    much, to see what an error would do; seen, time_ps: of the last run; points, weights: simulated iterations that
+    correct prices near them, and how many each stands for; near: these."""
 
     def __init__(self, size: int) -> None:
         self.size, self.simulated, self.settled, self.scale = size, False, False, 1.0
-        self.met = False
+        self.met = self.own = False
         self.errors = Errors([], [], 0.0, [])
         self.points, self.weights = list[Point](), list[float]()
         self.near: Residuals | None = None
@@ -48,7 +48,7 @@ class Phase:
     @property
     def plain(self) -> bool:
         """Whether prices are as they are interpolated."""
-        return not self.simulated and self.near is None
+        return not self.simulated and not self.own and self.near is None
 
     def estimates(self) -> tuple[Estimate, Estimate]:
         """Of time and of energy."""
@@ -174,6 +174,9 @@ class Interpolated:
         would have been by the others."""
         if phase.seen <= self.few:
             phase.simulated = True
+            return
+        if phase is self.phases[MIXED] and isinstance(self.prices, Grid) and self.prices.mix_apart():
+            phase.own, phase.points, phase.weights = True, [], []
             return
         phase.near = Residuals([(where(pieces), self.prices.of(pieces), true) for pieces, true in phase.points])
         if len(phase.points) > 2:
