@@ -23,7 +23,7 @@ NEWER = (
 FLAGS = ("gated_ffn", "attention_bias", "ffn_bias", "tie_word_embeddings", "parallel_attention")
 TEXTS = ("activation", "norm")
 # A file of text and images has them above both.
-OF_BOTH = ("dtype", "torch_dtype", "quantization_config", "compression_config", "tie_word_embeddings")
+OF_BOTH = ("dtype", "torch_dtype", "quantization_config", "compression_config", "quantization", "tie_word_embeddings")
 _NULLABLE = {"num_key_value_heads", "head_dim", "sliding_window", "q_lora_rank", "num_shared_experts"}
 _LARGEST = 2**31 - 1
 _EXPECTED = {int: f"int from 1 to {_LARGEST}", bool: "true or false", str: "text", float: "a number above 0, at most 1"}

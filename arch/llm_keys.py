@@ -61,10 +61,6 @@ ONLY: Only = {
     "cross_attention_hidden_size": ((None,), "only decoders are modelled"),
     "cross_attention_layers": ((None, []), "only decoders are modelled"),
     "sparsity_config": ((None, {}, {"format": "dense"}), "sparse weights are not modelled"),
-    "quantization": (
-        (None,),
-        "MLX's quantised weights are not modelled, set it to null",
-    ),
 }
 _FREQUENT = ((None, 1), "all layers behind the dense ones have experts here")
 _LATENT = ((None, True), "attention has a compressed cache (MLA) here")

@@ -32,6 +32,16 @@ class Format(NamedTuple):
         return self.bits + self.scale_bits / group if group else float(self.bits)
 
 
+ALGORITHMS = {  # of ModelOpt [recalled: its export of quantised checkpoints]; None: weights as they are
+    "FP8": Format(8), "FP8_PER_CHANNEL_PER_TOKEN": Format(8, COLUMN, 32), "FP8_PB_WO": Format(8, 128 * 128, 32),
+    "FP8_PB_REAL": Format(8, 128 * 128, 32), "MXFP8": Format(8, 32, 8), "NVFP4": Format(4, 16, 8),
+    "NVFP4_AWQ": Format(4, 16, 8), "W4A16_NVFP4": Format(4, 16, 8), "W4A8_NVFP4_FP8": Format(4, 16, 8),
+    "MXFP4": Format(4, 32, 8), "W4A8_MXFP4_FP8": Format(4, 32, 8), "W4A16": Format(4, 128), "W4A16_AWQ": Format(4, 128),
+    "W4A8_AWQ": Format(4, 128), "W8A8_SQ_PER_CHANNEL": Format(8, COLUMN, 32), "W8A16": Format(8, COLUMN),
+    "INT8": Format(8, COLUMN), "INT4_AWQ": Format(4, 128),
+}  # fmt: skip
+CACHES = {"FP8": 8.0, "INT8": 8.0, "NVFP4": 4.5}  # bits of an element, scales included
+MLX_SCALE_BITS = {"affine": 32, "mxfp4": 8, "nvfp4": 8}  # of a group: FP16 scale and bias, or the scale of the format
 Row = tuple[tuple[str, float], ...]
 
 
@@ -39,7 +49,7 @@ class Quantization(msgspec.Struct, frozen=True):
     """Bits of a weight, scales included, of the matrices that are narrower than elements.
 
     rows: those of a layer, each by the name of its operator; layers: of each layer its row; lm_head, cache_bits: None:
-    as wide as elements; cache_bits: of an element of keys and values.
+    as wide as elements; cache_bits: of an element of keys and values; embedding: of the table of words, None as before.
     """
 
     method: str
@@ -47,6 +57,7 @@ class Quantization(msgspec.Struct, frozen=True):
     layers: tuple[int, ...]
     lm_head: float | None = None
     cache_bits: float | None = None
+    embedding: float | None = None
 
     def bits_of(self, layer: int) -> dict[str, float]:
         """Operator -> bits of its weights in a layer."""
@@ -55,12 +66,13 @@ class Quantization(msgspec.Struct, frozen=True):
 
 class Rules(NamedTuple):
     """Formats by patterns of modules, the first that fits holds; `kept`: modules that stay as they are; head: whether
-    the LM head is a module like others; cache_bits: of keys and values."""
+    the LM head is a module like others, tables: whether the table of words is, too; cache_bits: of keys and values."""
 
     formats: "list[tuple[Patterns, Format]]"
     kept: "Patterns"
     head: bool = False
     cache_bits: float | None = None
+    tables: bool = False
 
 
 _PREFIX = re.compile(
@@ -180,9 +192,11 @@ def resolved(rules: Rules, method: str, fields: Mapping[str, Any]) -> Quantizati
                 all_bits = sum(m.part * (WIDE if b is None else b) for m, b in zip(parts, bits, strict=True))
                 row.append((operator, all_bits / sum(m.part for m in parts)))
         layers.append(rows.setdefault(tuple(row), len(rows)))
-    head = Matrix(1, fields["hidden_size"], ("lm_head",))
-    listed = rules.head and not fields["tie_word_embeddings"]
-    return Quantization(method, tuple(rows), tuple(layers), _bits(rules, head) if listed else None, rules.cache_bits)
+    tables = [Matrix(1, fields["hidden_size"], (name,)) for name in ("lm_head", "model.embed_tokens")]
+    head, words = (_bits(rules, table) for table in tables)
+    words = words if rules.tables else None
+    head = words if fields["tie_word_embeddings"] else head if rules.head else None
+    return Quantization(method, tuple(rows), tuple(layers), head, rules.cache_bits, words)
 
 
 def _bits(rules: Rules, matrix: Matrix) -> float | None:

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pimloom.arch import llm_quant
 from pimloom.arch.llm_config import Config
 from pimloom.arch.llm_quant import COLUMN, LINEAR, Format, Patterns, Quantization, Rules, resolved
 from pimloom.arch.load import load_json
 
 BESIDE = "hf_quant_config.json"
-KEYS = ("quantization_config", "compression_config")
+KEYS = ("quantization_config", "compression_config", "quantization")
 
 
 def quantization_of(config: Config, path: Path, fields: Mapping[str, Any]) -> Quantization | None:
@@ -33,12 +34,17 @@ def quantization_of(config: Config, path: Path, fields: Mapping[str, Any]) -> Qu
         return None
     if config.wrong or rules is None:
         return None
-    method = str(said.get("quant_algo") or said.get("quant_method") or "ModelOpt") if isinstance(said, dict) else ""
-    found = resolved(rules, method, fields)
+    found = resolved(rules, _named(said, place), fields)
     if rules.formats and not any(found.rows) and found.lm_head is None:
         config.wrong.append(f"at $.{place}: expected formats of modules of this model, got none that it has")
     config.notes.append(_told(found, place))
     return found
+
+
+def _named(said: Any, place: str) -> str:
+    """The method, for a person."""
+    named = [str(said[key]) for key in ("quant_algo", "quant_method") if isinstance(said, dict) and said.get(key)]
+    return named[0] if named else "ModelOpt" if place == BESIDE else "MLX" if "bits" in said else "compressed-tensors"
 
 
 class _Said(NamedTuple):
@@ -92,7 +98,8 @@ def _rules_of(config: Config, key: str, tree: Any) -> Rules | None:
         config.refuse(key, "an object or null")
         return None
     said = _Said(config, key, tree)
-    method = tree.get("quant_method", "compressed-tensors" if "config_groups" in tree else None)
+    of_mlx = "mlx" if {"bits", "group_size"} <= tree.keys() else None
+    method = tree.get("quant_method", "compressed-tensors" if "config_groups" in tree else of_mlx)
     algorithm = isinstance(tree.get("quant_algo"), str) and "config_groups" not in tree
     if algorithm or tree.get("quant_algo") == "MIXED_PRECISION":
         return _modelopt(said)
@@ -116,14 +123,9 @@ def _fp8(said: _Said) -> Rules:
     return Rules([(LINEAR, Format(8, group, scale))], said.names("modules_to_not_convert", "ignored_layers"))
 
 
-def _fbgemm(said: _Said) -> Rules:
-    """FP8 with an FP32 scale for each column [recalled: FBGEMM's row-wise scales]."""
-    return Rules([(LINEAR, Format(8, COLUMN, 32))], said.names("modules_to_not_convert"))
-
-
-def _mxfp4(said: _Said) -> Rules:
-    """OCP's MXFP4: 32 weights of 4 bits share a scale of 8 [secondary: OCP MX 1.0]."""
-    return Rules([(LINEAR, Format(4, 32, 8))], said.names("modules_to_not_convert"))
+def _always(one: Format) -> Callable[[_Said], Rules]:
+    """One format for all modules but exceptions."""
+    return lambda said: Rules([(LINEAR, one)], said.names("modules_to_not_convert"))
 
 
 def _gptq(said: _Said) -> Rules:
@@ -165,11 +167,32 @@ def _bitsandbytes(said: _Said) -> Rules:
     return Rules([(LINEAR, format_)], said.names("llm_int8_skip_modules", "modules_to_not_convert"))
 
 
-def _int8(said: _Said) -> Rules:
-    """INT8 with a scale for each column (EETQ; Quanto's int8 and float8)."""
+def _quanto(said: _Said) -> Rules:
+    """INT8 or FP8 with a scale for each column."""
     if (given := said.tree.get("weights", "int8")) not in ("int8", "float8"):
         said.refuse("weights", "int8 or float8", given)
     return Rules([(LINEAR, Format(8, COLUMN))], said.names("modules_to_not_convert"))
+
+
+def _mlx(said: _Said) -> Rules:
+    """Groups of all matrices, the table of words among them; modules by name have bits of their own, or none
+    [recalled: mlx-lm's `quantize`]."""
+    mode = said.tree.get("mode", "affine")
+    if not isinstance(mode, str) or mode not in llm_quant.MLX_SCALE_BITS:
+        said.refuse("mode", f"one of {', '.join(llm_quant.MLX_SCALE_BITS)}", mode)
+        mode = "affine"
+    formats, kept = list[tuple[Patterns, Format]](), list[str]()
+    for name, own in said.tree.items():
+        if own is False:
+            kept.append(name)
+        elif isinstance(own, dict):
+            inner = said._replace(place=f"{said.place}.{name}", tree=said.tree | own)
+            formats.append((said.patterns(name, [name]), _mlx_format(inner, mode)))
+    return Rules([*formats, (LINEAR, _mlx_format(said, mode))], said.patterns("false", kept), True, None, True)
+
+
+def _mlx_format(said: _Said, mode: str) -> Format:
+    return Format(said.whole(("bits",), 4, 2, 8), said.whole(("group_size",), 64, 1), llm_quant.MLX_SCALE_BITS[mode])
 
 
 def _compressed(said: _Said) -> Rules:
@@ -217,17 +240,6 @@ def _of_weights(said: _Said, weights: Any) -> Format:
     return Format(bits)
 
 
-ALGORITHMS = {  # of ModelOpt [recalled: its export of quantised checkpoints]; None: weights as they are
-    "FP8": Format(8), "FP8_PER_CHANNEL_PER_TOKEN": Format(8, COLUMN, 32), "FP8_PB_WO": Format(8, 128 * 128, 32),
-    "FP8_PB_REAL": Format(8, 128 * 128, 32), "MXFP8": Format(8, 32, 8), "NVFP4": Format(4, 16, 8),
-    "NVFP4_AWQ": Format(4, 16, 8), "W4A16_NVFP4": Format(4, 16, 8), "W4A8_NVFP4_FP8": Format(4, 16, 8),
-    "MXFP4": Format(4, 32, 8), "W4A8_MXFP4_FP8": Format(4, 32, 8), "W4A16": Format(4, 128), "W4A16_AWQ": Format(4, 128),
-    "W4A8_AWQ": Format(4, 128), "W8A8_SQ_PER_CHANNEL": Format(8, COLUMN, 32), "W8A16": Format(8, COLUMN),
-    "INT8": Format(8, COLUMN), "INT4_AWQ": Format(4, 128),
-}  # fmt: skip
-CACHES = {"FP8": 8.0, "INT8": 8.0, "NVFP4": 4.5}  # bits of an element, scales included
-
-
 def _modelopt(said: _Said) -> Rules | None:
     """One algorithm for all modules, or one for each of those that are listed."""
     algorithm, cache = said.tree.get("quant_algo"), said.tree.get("kv_cache_quant_algo")
@@ -248,31 +260,35 @@ def _modelopt(said: _Said) -> Rules | None:
             return None
         formats = [(LINEAR, found)]
     elif cache is None:
-        said.refuse("quant_algo", f"one of {', '.join(ALGORITHMS)} or MIXED_PRECISION", algorithm)
+        said.refuse("quant_algo", f"one of {', '.join(llm_quant.ALGORITHMS)} or MIXED_PRECISION", algorithm)
     head = said.tree.get("quant_method") != "fp8"
     return Rules(formats, kept, head, None if cache is None else _cache_of(said, cache))
 
 
 def _algorithm(said: _Said, where: str, tree: Mapping[str, Any]) -> Format | None:
     name, group = tree.get("quant_algo"), tree.get("group_size")
-    if not isinstance(name, str) or name not in ALGORITHMS:
-        said.refuse(f"{where}.quant_algo".lstrip("."), f"one of {', '.join(ALGORITHMS)} or MIXED_PRECISION", name)
+    if not isinstance(name, str) or name not in llm_quant.ALGORITHMS:
+        said.refuse(
+            f"{where}.quant_algo".lstrip("."), f"one of {', '.join(llm_quant.ALGORITHMS)} or MIXED_PRECISION", name
+        )
         return None
-    found = ALGORITHMS[name]
+    found = llm_quant.ALGORITHMS[name]
     return found._replace(group=group) if found.group > 0 and type(group) is int and group > 0 else found
 
 
 def _cache_of(said: _Said, algorithm: Any) -> float | None:
-    if not isinstance(algorithm, str) or algorithm not in CACHES:
-        said.refuse("kv_cache_quant_algo", f"null or one of {', '.join(CACHES)}", algorithm)
+    if not isinstance(algorithm, str) or algorithm not in llm_quant.CACHES:
+        said.refuse("kv_cache_quant_algo", f"null or one of {', '.join(llm_quant.CACHES)}", algorithm)
         return None
-    return CACHES[algorithm]
+    return llm_quant.CACHES[algorithm]
 
 
+# FBGEMM: FP32 scales of columns [recalled]; MXFP4: 32 weights share 8 bits [secondary: OCP MX 1.0]
 METHODS: dict[str, Callable[[_Said], Rules | None]] = {
-    "fp8": _fp8, "fbgemm_fp8": _fbgemm, "mxfp4": _mxfp4, "gptq": _gptq, "awq": _gptq, "auto-round": _gptq,
-    "intel/auto-round": _gptq, "bitsandbytes": _bitsandbytes, "eetq": _int8, "quanto": _int8,
-    "compressed-tensors": _compressed, "modelopt": _compressed, "modelopt_fp4": _compressed,
+    "fp8": _fp8, "fbgemm_fp8": _always(Format(8, COLUMN, 32)), "mxfp4": _always(Format(4, 32, 8)), "gptq": _gptq,
+    "awq": _gptq, "auto-round": _gptq, "intel/auto-round": _gptq, "bitsandbytes": _bitsandbytes,
+    "eetq": _always(Format(8, COLUMN)), "quanto": _quanto, "compressed-tensors": _compressed, "modelopt": _compressed,
+    "modelopt_fp4": _compressed, "mlx": _mlx,
 }  # fmt: skip
 
 

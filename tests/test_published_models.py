@@ -135,7 +135,6 @@ def test_all_that_cannot_be_honoured_is_told_together(tmp_path: Path) -> None:
         ("llama-2-7b", {"residual_multiplier": 0.22}, "no such factor here"),
         ("gemma-2-9b", {"num_kv_shared_layers": 4}, "all layers have plain attention here"),
         ("deepseek-v3", {"index_topk": 2048}, "all layers have plain attention here"),
-        ("llama-2-7b", {"quantization": {"bits": 4, "group_size": 64}}, "MLX's quantised weights"),
     ],
 )
 def test_a_part_that_the_type_has_not_is_refused(name: str, keys: dict[str, Any], said: str, tmp_path: Path) -> None:

@@ -190,6 +190,26 @@ def test_experts_alone_and_the_lm_head_too(tmp_path: Path) -> None:
     assert head.quantization is not None and head.quantization.lm_head == 8 + 16 / 256
 
 
+def test_mlx_narrows_the_tables_of_words_too(tmp_path: Path) -> None:
+    """mlx-community/Meta-Llama-3.1-8B-Instruct-4bit: 4.52 GB [recalled]; FP16 scale and bias for 64 weights."""
+    four = {"group_size": 64, "bits": 4}
+    llama = json.loads((HERE / "llama-3.2-1b.json").read_text()) | {
+        "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "head_dim": 128,
+        "tie_word_embeddings": False,
+    }  # fmt: skip
+    both = load(tmp_path, llama, quantization=four, quantization_config=four)
+    assert weight_bytes(both) == pytest.approx(4.52e9, rel=2e-3)
+    assert both.decisive() == load(tmp_path, llama, quantization=four).decisive()
+    own = four | {"lm_head": False, "model.layers.0.mlp.down_proj": {"group_size": 32, "bits": 8}, "mode": "affine"}
+    llm, norms = load(tmp_path, LLAMA, quantization=own), 7 * 256
+    narrow = (3 * LAYER - DOWN + 256_000) * 4.5 + DOWN * 9
+    assert weight_bytes(llm) == narrow / 8 + 2 * (256_000 + norms)
+    tied = load(tmp_path, LLAMA, quantization=four, tie_word_embeddings=True)
+    assert tied.quantization is not None and tied.quantization.lm_head == tied.quantization.embedding == 4.5
+    with pytest.raises(UserError, match=r"at \$\.quantization\.mode: expected one of affine, .*, got spiral"):
+        load(tmp_path, LLAMA, quantization=four | {"mode": "spiral"})
+
+
 def test_the_cache_alone(tmp_path: Path) -> None:
     llm, wide = small(tmp_path, {"quant_algo": None, "kv_cache_quant_algo": "FP8", "quant_method": "modelopt",
                                  "config_groups": {"g": {"weights": None}}}), load(tmp_path, LLAMA)  # fmt: skip

@@ -192,7 +192,8 @@ def _entry(llm: LlmSpec, mine: Cut, shard: Shard, batch: Batch) -> Iterator[Op]:
     """Rows of the embedding, and of learned positions."""
     rows, hidden, tp = batch.rows, llm.hidden_size, shard.tp
     last = "embed_tokens"
-    yield Op(name=last, kind="embedding", rows=rows, n_in=mine.vocabulary, n_out=hidden, held=1, devices=tp)
+    yield Op(name=last, kind="embedding", rows=rows, n_in=mine.vocabulary, n_out=hidden, held=1, devices=tp,
+             weight_bits=llm.quantization.embedding if llm.quantization else None)  # fmt: skip
     if tp > 1:
         yield _all_reduce("embed_tokens.all_reduce", shard, rows, hidden, (last,))
         last = "embed_tokens.all_reduce"
