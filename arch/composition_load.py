@@ -17,7 +17,8 @@ from pimloom.arch.composition import (
 from pimloom.arch.composition_check import Parts, check_names, check_overlap, check_unit
 from pimloom.arch.document import SET, Document, steps_of
 from pimloom.arch.error import UserError
-from pimloom.arch.load import Sheet, Source, name_links, struct_of
+from pimloom.arch.link_names import name_links
+from pimloom.arch.load import Sheet, Source, struct_of
 from pimloom.arch.part import Part
 from pimloom.arch.part_file import part_of
 from pimloom.arch.routing import Routing

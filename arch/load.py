@@ -17,6 +17,7 @@ import msgspec.inspect as kinds
 from pimloom.arch.choice import choice
 from pimloom.arch.document import LARGEST_BYTES, Document, Source, nearest, read_text, short, steps_of
 from pimloom.arch.error import UserError
+from pimloom.arch.link_names import name_links
 from pimloom.arch.scalar import DEEPEST
 from pimloom.arch.units import MIB
 
@@ -27,8 +28,6 @@ __all__ = [
 
 T = TypeVar("T")
 JSON_BYTES = 32 * MIB  # the longest published config.json or hf_quant_config.json has 2.8 MB
-NAMED_LINKS = Path(__file__).parent / "fabrics" / "links.yaml"
-LINKS = ("link", "network", "peers", "links.node", "links.network")  # places of links that a file may name
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -150,31 +149,6 @@ def _check_json(path: Path, text: str, finite: bool) -> None:
 def _parsed(sheet: Sheet) -> Document:
     """Parsing takes milliseconds; a sweep loads the same few texts for every point."""
     return Document(sheet.path, sheet.text)
-
-
-def name_links(document: Document, overrides: Mapping[str, str]) -> Mapping[str, str]:
-    """Put the values of named links where a file, or an override, names one; the overrides that are left. Raises
-    UserError."""
-    left = dict(overrides)
-    for place in LINKS:
-        section, _, key = place.rpartition(".")
-        holder = document.tree.get(section) if section and isinstance(document.tree, dict) else document.tree
-        if not isinstance(holder, dict) or key not in holder or isinstance(holder[key], dict):
-            continue
-        if place in left:
-            document.override(place, left.pop(place))
-        if isinstance(name := holder[key], str):
-            known = _parsed(read_sheet(NAMED_LINKS))
-            if name not in known.tree:
-                said = f"unknown link {name!r}{nearest(name, known.tree)}; known links: {', '.join(known.tree)}"
-                document.fail(place, f"{said}; or write its keys")
-            document.include(place, known, name)
-    return left
-
-
-def link_names() -> list[str]:
-    """Names of the links in `arch/fabrics/links.yaml`."""
-    return list(_parsed(read_sheet(NAMED_LINKS)).tree)
 
 
 def _complete(document: Document, type_: type) -> None:

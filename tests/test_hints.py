@@ -65,8 +65,8 @@ def test_a_width_that_devices_do_not_divide_is_said(tmp_path: Path) -> None:
     asked = ("--model", odd, "--prompt", "3", "--generate", "1")
     for options in (("run", "duplex", "--set", "memory=ideal"), ("run", "gpu_a100", "--tp", "4", "--batch", "1")):
         assert said in call(*options, *asked).err
-    found = pimloom.compare(["gpu_a100", "t4"], model=odd, generate=1, tp=4)
-    assert f"gpu_a100, t4: {said}." in found.notes
+    found = pimloom.compare(["gpu_a100", "gpu_h100"], model=odd, generate=1, tp=4)
+    assert f"gpu_a100, gpu_h100: {said}." in found.notes
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_gqa_gated_and_moe_models_run(tmp_path):
     for kind, more in (("llama", {}), ("mixtral", {"num_local_experts": 4, "num_experts_per_tok": 2})):
         (tmp_path / "config.json").write_text(json.dumps({"model_type": kind, **shape, **more}))
         done = call("run", "neupims", "--model", tmp_path, "--tp", "2", "--requests", tmp_path / "r.csv", "--json", "-")
-        assert (done.code, done.err) == (0, "")
+        assert (done.code, "of 4 in a layer in the mean" in done.err) == (0, kind == "mixtral")
         found = json.loads(done.out)
         # q of 4 heads meets K of 1: 4 GEMVs for a tile of 32 tokens, 4 tiles of V for 512 tokens and head
         logits = 4 * sum(-(-n // 32) for n in (100, 513, 7))

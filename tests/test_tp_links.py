@@ -10,8 +10,8 @@ import pytest
 import pimloom
 from pimloom.arch.error import UserError
 from pimloom.arch.link import Fabric, Link
+from pimloom.arch.link_names import named_links
 from pimloom.arch.llm import load_llm
-from pimloom.arch.load import link_names
 from pimloom.arch.system import load_system
 from pimloom.cycle_sim.link import Sent, all_gather, all_reduce, all_to_all
 from pimloom.sweeping.checks import check_points
@@ -184,7 +184,7 @@ def test_measured_all_reduces_take_no_less(name: str, measured: dict[int, float]
 
 def test_one_link_has_one_set_of_numbers() -> None:
     """Whoever has NVLink 3 or 4 has those of its file; pools take the same."""
-    named = {name: parse_link(name) for name in link_names()}
+    named = {name: parse_link(name) for name in named_links()}
     for name, systems in (("nvlink3", ("gpu_a100", "neupims", "npu_only", "npu_pim")), ("nvlink4", ("gpu_h100",))):
         for system in systems:
             link = load_system(system).spec.link  # type: ignore[union-attr]

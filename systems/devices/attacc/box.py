@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from pimloom.arch.link import Fabric, Link
-from pimloom.arch.load import NAMED_LINKS, load_tree
+from pimloom.arch.link_names import named_links
 from pimloom.arch.part import Part
 from pimloom.arch.routing import EVEN, Routing
 from pimloom.mappers.attacc.layout import CHANNELS, Placement
@@ -24,7 +24,7 @@ GAIN_UNLIMITED: Mapping[Placement, int] = {Placement.BANK: 16, Placement.BANK_GR
 @cache
 def nvlink3() -> Fabric:
     """The links of an A100, any number of which they join."""
-    return Fabric(msgspec.convert(load_tree(NAMED_LINKS)[0]["nvlink3"], Link))
+    return Fabric(msgspec.convert(named_links()["nvlink3"], Link))
 
 
 class Experts(NamedTuple):

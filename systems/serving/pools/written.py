@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from pimloom.arch.document import nearest
 from pimloom.arch.error import UserError
-from pimloom.arch.load import NAMED_LINKS, link_names, load_tree
+from pimloom.arch.link_names import named_links
 
 SPLIT = r"\s*:\s*(?:tp|pp)\s*\d{1,6}"
 ONE = rf"\s*=\s*([^*,=]+?)\s*(?:\*\s*(\d{{1,6}}))?((?:{SPLIT})*)\s*"
@@ -50,8 +50,8 @@ def parse_link(text: str) -> Link:
     >>> parse_link("nvlink3"), parse_link("25Gb/s,2000ns")
     (Link(gbps=2400, latency_ns=600, pj_per_bit=1.3), Link(gbps=25.0, latency_ns=2000.0, pj_per_bit=None))
     """
-    if text in (named := link_names()):
-        return Link(*(load_tree(NAMED_LINKS)[0][text][key] for key in Link._fields))
+    if text in (named := named_links()):
+        return Link(*(named[text][key] for key in Link._fields))
     found = LINK.fullmatch(text)
     if not found or not float(found[1]) > 0:
         raise UserError(
