@@ -15,6 +15,7 @@ from pimloom.reports.attacc.measured import rows_of
 from pimloom.systems.asked import Asked
 from pimloom.systems.devices.attacc.asked import attacc_work
 from pimloom.systems.devices.attacc.boxed import boxed
+from pimloom.systems.devices.attacc.step import Step
 from pimloom.systems.devices.device import Share, device_of
 from pimloom.workload.batch import Batch
 from tests.command import call
@@ -275,3 +276,27 @@ def test_a_common_tp_stands_in_place_of_the_gpus() -> None:
     assert all(one["latency_s"] and one["energy_by_cell"] for one in found)
     with pytest.raises(UserError, match=r"--tp 16: does not divide the heads of keys of .*, 8; take one of 1, 2, 4, 8"):
         device_of(load_system("attacc"), load_llm("llama-2-70b"), Share(tp=16, layers=80))
+
+
+@pytest.mark.parametrize(("prompt", "generate", "every"), [(64, 67, 64), (64, 130, 50), (0, 66, 64), (300, 4, 1000)])
+def test_steps_that_are_not_simulated_count_once(prompt: int, generate: int, every: int, monkeypatch) -> None:
+    """Where time and energy of a step are linear in the context, totals are those of all steps."""
+
+    def decode(self, contexts):
+        line = {"score": 3.0 + 0.5 * contexts[0]}
+        return Step(line, line, line, line, line, {})
+
+    monkeypatch.setattr("pimloom.systems.devices.attacc.boxed.Boxed.decode", decode)
+    asked: dict[str, Any] = {"system": "attacc_gpu", "prompt": prompt, "generate": generate}
+    found = ran(every=every, **asked)
+    contexts = range(prompt + 1, prompt + generate + (prompt == 0))
+    step = sum(3.0 + 0.5 * context for context in contexts) / len(contexts)
+    assert (found.step_s, found.step_j) == pytest.approx((step, step), rel=1e-12)
+    assert found.latency_s == pytest.approx(found.prefill_s + len(contexts) * step, rel=1e-12)
+    assert ran(**asked).step_s == pytest.approx(step, rel=1e-12)
+
+
+def test_a_rough_every_is_noted() -> None:
+    options: dict[str, Any] = {"system": "attacc_gpu", "prompt": 8, "generate": 130, "batch": 1}
+    assert any("too few iterations" in note for note in ran(every=129, **options).notes)
+    assert not any("interpolated" in note for note in ran(every=1, **options).notes)

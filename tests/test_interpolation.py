@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pimloom.systems.serving.interpolation import chosen, error, said, weights
+from pimloom.systems.devices.cent.asked import simulated_contexts
+from pimloom.systems.devices.cent.outcome import shares
+from pimloom.systems.interpolation import chosen, error, said, weights
 
 
 def error_of(contexts, at, values):
@@ -98,3 +100,14 @@ def test_what_is_told():
     assert said(0.031) == "the time of decode is interpolated, with a standard error of 3.1 %"
     assert said(0.42).endswith(" 42 %") and said(1.5).endswith(" 150 %")
     assert "too few iterations" in said(None)
+
+
+@given(st.integers(1, 5000), st.integers(1, 700), st.booleans())
+def test_each_context_of_cent_counts_once(context, every, released):
+    at = simulated_contexts(context, every, released)
+    counted = shares(at, released)
+    assert sum(counted) == pytest.approx(1)
+    if released:  # each stands for the contexts from the one before it on
+        assert np.multiply(counted, context) == pytest.approx(np.diff([0, *at]))
+    else:
+        assert np.dot(counted, at) == pytest.approx((context + 1) / 2)

@@ -11,8 +11,8 @@ from pimloom.mappers.interleave import Stage, stages_of
 from pimloom.reports.compare.cells import cells_line
 from pimloom.reports.terminal.tables import show_line, show_rows
 from pimloom.systems.devices.npu_pim.served import LayerKind, Served
+from pimloom.systems.interpolation import said
 from pimloom.systems.serving.decoding import Decoded
-from pimloom.systems.serving.interpolation import said
 
 PROMPTS_ARE_THERE = "prompts: not computed: their keys and values are taken as there"
 NOT_REST = "what comes after is not simulated"

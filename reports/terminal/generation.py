@@ -4,8 +4,8 @@ from pimloom.arch.name_units import counted, some_layers
 from pimloom.arch.units import J_PER_MJ, S_PER_MS, S_PER_US
 from pimloom.reports.compare.cells import cells_line
 from pimloom.reports.terminal.tables import show_line
+from pimloom.systems.interpolation import said
 from pimloom.systems.serving.generation import Generated
-from pimloom.systems.serving.interpolation import said
 
 
 def show_generated(found: Generated, of_energy: str | None = None) -> None:

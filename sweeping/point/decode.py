@@ -16,9 +16,9 @@ from pimloom.systems.devices.area import area_by_part_mm2, area_mm2, of_devices
 from pimloom.systems.devices.npu_pim.contexts import attended
 from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.devices.traits import traits
+from pimloom.systems.interpolation import bends, chosen, error, weights
 from pimloom.systems.serving.batching import POLICIES
 from pimloom.systems.serving.decoding import decode_iterations, workload_digest
-from pimloom.systems.serving.interpolation import bends, chosen, error, weights
 from pimloom.systems.serving.machine import Batch, Plan, machine_of, serve_list
 from pimloom.systems.serving.notes import channelled
 

@@ -12,6 +12,7 @@ from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
 from pimloom.arch.version import __version__
 from pimloom.energy.cells import CELLS, Cell, Ranking, known_cells, ranking
+from pimloom.systems import interpolation
 from pimloom.systems.devices.area import area_by_part_mm2, area_note, area_of_all_mm2, of_devices
 from pimloom.systems.devices.device import Device, device_of
 from pimloom.systems.devices.drawn import drawn
@@ -23,7 +24,6 @@ from pimloom.systems.devices.shown import Shown, spans_of
 from pimloom.systems.devices.sizes import SIZES, ahead, by_size, memory_gb_s, most_by_size
 from pimloom.systems.devices.traits import devices_of, traits
 from pimloom.systems.devices.without_energy import energy_note
-from pimloom.systems.serving import interpolation
 from pimloom.systems.serving.devices import named_settings
 from pimloom.systems.serving.generation import Generated, check, generated
 from pimloom.systems.serving.stepping import Progress, Simulated, Wanted, longest, simulated

@@ -11,10 +11,10 @@ from pimloom.systems.asked import COMPARED, GENERATED, Asked, Work
 from pimloom.systems.devices.padded import padded_notes
 from pimloom.systems.devices.routing import routing_notes
 from pimloom.systems.devices.traits import traits
+from pimloom.systems.interpolation import bends, chosen
 from pimloom.systems.serving.asked import layers_of, load_sharing
 from pimloom.systems.serving.comparing import Comparison, compare
 from pimloom.systems.serving.generation import Generated, check, generate
-from pimloom.systems.serving.interpolation import bends, chosen
 from pimloom.systems.serving.options.prices import parse_price
 from pimloom.systems.serving.stepping import CHUNK, Wanted, contexts_of
 from pimloom.systems.settings import settings_by_system

@@ -17,7 +17,7 @@ from pimloom.systems.devices.positions import check_positions
 from pimloom.systems.devices.run import Run, total_j
 from pimloom.systems.devices.shown import Shown, WithSpans, shown
 from pimloom.systems.devices.traits import has_outside, traits
-from pimloom.systems.serving.interpolation import bends, error
+from pimloom.systems.interpolation import bends, error
 from pimloom.systems.serving.stepping import (
     Part,
     Progress,

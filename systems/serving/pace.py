@@ -2,12 +2,12 @@
 
 from bisect import bisect, insort
 from collections.abc import Callable
-from math import hypot, sqrt
+from math import fsum, hypot, sqrt
 from typing import NamedTuple
 
 import numpy as np
 
-from pimloom.systems.serving.interpolation import LEAST
+from pimloom.systems.interpolation import LEAST
 
 CHANGE = 0.1  # of the batch size, beyond which an iteration is simulated in any case
 
@@ -15,9 +15,11 @@ CHANGE = 0.1  # of the batch size, beyond which an iteration is simulated in any
 class Pace:
     """Seconds of an iteration from `step`, asked at every `every`-th one.
 
-    It is asked also at the first one and whenever the batch has changed by more than a tenth since it was last asked.
-    In between, an approximation: straight lines in the total of tokens between those iterations simulated so far whose
-    batch lies within a tenth of this one's; beyond the least and the largest total the time of that one holds.
+    It is asked also at the first one and whenever the batch has changed by more than a tenth since it was last asked;
+    after that at distances of 1, 2, 4 iterations and so on up to `every`. In between, an approximation: straight lines
+    in the total of tokens between those iterations simulated so far whose batch lies within a tenth of this one's.
+    Beyond the least and the largest total a line goes on, at most as far as its two points are apart: times that are
+    linear in the total of tokens are exact while it grows.
     weights: how often each simulated iteration counts, so that what else they take can be read between them alike.
     """
 
@@ -25,7 +27,7 @@ class Pace:
         self._step, self._every = step, every
         self._asked: list[tuple[int, int, float]] = []  # batch, tokens, seconds
         self._known: dict[int, _Known] = {}  # of each batch size
-        self._read = 0  # since one was simulated
+        self._read, self._stretch = 0, 1  # since one was simulated; iterations to the next one that is
         self._off: list[tuple[int, float]] = []  # iterations read before one was simulated; what that was off [s]
         self._total_s = 0.0
         self.simulated: list[bool] = []
@@ -35,12 +37,13 @@ class Pace:
         """Seconds of an iteration."""
         batch, total = len(tokens), int(tokens.sum())
         near = bool(self._asked) and abs(batch - self._asked[-1][0]) <= CHANGE * self._asked[-1][0]
-        asks = not near or self._read + 1 >= self._every
+        asks = not near or self._read + 1 >= self._stretch
         self.simulated.append(asks)
         if asks:
             seconds = self._step(tokens, channel)
             if near and self._read:
                 self._off.append((self._read, self._line(batch, total).seconds - seconds))
+            self._stretch = min(2 * self._stretch, self._every) if near else 1
             self._read = 0
             self._known.setdefault(batch, _Known([], {})).learn(total, len(self._asked))
             self._asked.append((batch, total, seconds))
@@ -72,17 +75,28 @@ class Pace:
     def _line(self, batch: int, total: int) -> "_Line":
         """What is read for an iteration; one like it was simulated."""
         alike = [known for b, known in self._known.items() if abs(batch - b) <= CHANGE * b]
-        beside = [known.beside(total) for known in alike]
-        lows = [low for low, _ in beside if low is not None]
-        highs = [high for _, high in beside if high is not None]
-        ends = [max(lows)] if lows else []
-        ends += [min(highs)] if highs else []
+        nearest = [known.beside(total) for known in alike]
+        lows = [low for low, _ in nearest if low is not None]
+        highs = [high for _, high in nearest if high is not None]
+        ends = (max(lows), min(highs)) if lows and highs else _beyond(alike, total, max(lows, default=0) or min(highs))
         places = [max(known.last[end] for known in alike if end in known.last) for end in ends]
-        if len(ends) == 1:
+        if ends[0] == ends[1]:
             return _Line(self._asked[places[0]][2], {places[0]: 1.0})
-        share = (total - ends[0]) / (ends[1] - ends[0])
-        seconds = np.interp(total, ends, [self._asked[place][2] for place in places])
-        return _Line(float(seconds), dict(zip(places, (1 - share, share), strict=True)))
+        share = min((total - ends[0]) / (ends[1] - ends[0]), 2.0)
+        shares = 1 - share, share
+        seconds = fsum(part * self._asked[place][2] for part, place in zip(shares, places, strict=True))
+        return _Line(max(seconds, 0.0), dict(zip(places, shares, strict=True)))
+
+
+def _beyond(alike: list["_Known"], total: int, end: int) -> tuple[int, int]:
+    """Two simulated totals whose line goes on to one beyond the `end` of all: this end, and the next one that is at
+    least as far from it as `total`, or else the other end."""
+    mirror = 2 * end - total
+    sides = [known.beside(mirror)[total < end] for known in alike]
+    there = [side for side in sides if side is not None]
+    if total > end:
+        return max(there, default=min(known.totals[0] for known in alike)), end
+    return min(there, default=max(known.totals[-1] for known in alike)), end
 
 
 class _Known(NamedTuple):

@@ -12,8 +12,8 @@ from pimloom.systems.devices.device import Capacity, Device, Share
 from pimloom.systems.devices.positions import positions
 from pimloom.systems.devices.run import Run
 from pimloom.systems.devices.traits import settled, traits
+from pimloom.systems.interpolation import bends, chosen, weights
 from pimloom.systems.serving.beside import side_by_side
-from pimloom.systems.serving.interpolation import bends, chosen, weights
 from pimloom.workload.batch import Batch
 
 Part = tuple[int, int]  # new tokens of a request, and those before them

@@ -1,6 +1,7 @@
 """What `pimloom run` asks of an AttAcc system, and the answer."""
 
 import time
+from collections.abc import Sequence
 from math import fsum, isfinite
 
 from pimloom.arch.attacc import AttAccSystem
@@ -18,6 +19,7 @@ from pimloom.systems.devices.positions import beyond, positions
 from pimloom.systems.devices.routing import check_routing, routing_notes
 from pimloom.systems.devices.shown import Shown
 from pimloom.systems.devices.without_energy import HOST_DRAWS
+from pimloom.systems.interpolation import chosen, error, said, weights
 from pimloom.systems.settings import parse_settings
 
 PROMPT, GENERATED = 2048, 128  # [secondary A] of its README
@@ -42,23 +44,22 @@ def box_work(system: System, llm: LlmSpec, asked: Asked) -> Work[AttAccOutcome]:
     tokens = batch * (prompt + generated)
     if fidelity == "physical":  # the authors' code does not ask
         found.check(tokens)
-    every = asked.every or 1
-    contexts = list(range(prompt + 1, prompt + generated + (prompt == 0)))
-    chosen = sorted({*contexts[::every], *contexts[-1:]})
-    digest = spec_digest(system, llm, contexts=chosen, batch=batch, prompt=prompt, fidelity=fidelity)
+    contexts = range(prompt + 1, prompt + generated + (prompt == 0))
+    at = chosen(contexts, asked.every or 1)
+    often = weights(contexts, at)
+    digest = spec_digest(system, llm, contexts=at, batch=batch, prompt=prompt, fidelity=fidelity)
 
     def run(progress: Progress) -> AttAccOutcome:
         start, steps = time.perf_counter(), list[Step]()
-        for n, context in enumerate(chosen):
+        for n, context in enumerate(at):
             steps.append(found.decode([context] * batch))
-            progress(n + 1, len(chosen))
+            progress(n + 1, len(at))
         first = found.prefill([(prompt, 0)] * batch) if prompt else None
-        spec, mean = system.of_kind(AttAccSystem), Step.mean(steps) if steps else None
+        spec, mean = system.of_kind(AttAccSystem), Step.mean(steps, often) if steps else None
         step_s, step_j = (fsum(mean.seconds.values()), fsum(mean.joules.values())) if mean else (None, None)
         prefill_s, prefill_j = (fsum(first.seconds.values()), fsum(first.joules.values())) if first else (0.0, 0.0)
         if not isfinite((step_s or 0) + prefill_s + (step_j or 0) + prefill_j):
-            said = "time or energy of a step is beyond all numbers; raise rates and clocks"
-            raise UserError(f"{system.name}: {said}")
+            raise UserError(f"{system.name}: time or energy of a step is beyond all numbers; raise rates and clocks")
         outcome = AttAccOutcome(
             system=asked.system,
             model=asked.model,
@@ -81,7 +82,7 @@ def box_work(system: System, llm: LlmSpec, asked: Asked) -> Work[AttAccOutcome]:
             energy_by_cell=energy_by_cell(system, mean.causes, spec.gpus) if mean else None,
             energy_per_token_j=None if step_j is None else step_j / batch,
             fits=found.room_bytes // found.kv_bytes // (prompt + generated),
-            notes=_notes(found, llm, prompt, generated, batch),
+            notes=_notes(found, llm, prompt, generated, batch) + _interpolated(at, steps, often),
             spec_digest=digest,
             version=__version__,
             wall_s=time.perf_counter() - start,
@@ -106,8 +107,14 @@ def _lengths(asked: Asked) -> tuple[int, int]:
     return prompt, generated
 
 
+def _interpolated(at: Sequence[int], steps: Sequence[Step], often: Sequence[float]) -> list[str]:
+    """How far off the time of decode may be, if that shows."""
+    note = said(error(at, [fsum(step.seconds.values()) for step in steps], often)) if at else ""
+    return [note] if note else []
+
+
 def _notes(found: Boxed, llm: LlmSpec, prompt: int, generated: int, batch: int) -> list[str]:
-    said = found.lacks(batch * (prompt + generated))
-    notes = [f"{said}; simulated all the same, as released"] if said else []
+    lacks = found.lacks(batch * (prompt + generated))
+    notes = [f"{lacks}; simulated all the same, as released"] if lacks else []
     notes += [HOST_DRAWS] if found.box.host else []
     return notes + beyond(llm, positions(prompt, generated))

@@ -76,16 +76,19 @@ class Step(NamedTuple):
         return cls(*_sums(steps))
 
     @classmethod
-    def mean(cls, steps: Sequence["Step"]) -> "Step":
-        """Of all steps, part by part and cause by cause."""
-        return cls(*({name: whole / len(steps) for name, whole in each.items()} for each in _sums(steps)))
+    def mean(cls, steps: Sequence["Step"], often: Sequence[float] | None = None) -> "Step":
+        """Of all steps, part by part and cause by cause. often: how many steps each stands for, None: one."""
+        often = [1.0] * len(steps) if often is None else often
+        whole = fsum(often)
+        return cls(*({name: value / whole for name, value in each.items()} for each in _sums(steps, often)))
 
 
-def _sums(steps: Sequence[Step]) -> Iterator[dict[str, float]]:
+def _sums(steps: Sequence[Step], often: Sequence[float] | None = None) -> Iterator[dict[str, float]]:
     """Field by field."""
+    often = [1.0] * len(steps) if often is None else often
     for of_field in zip(*steps, strict=True):
         names = dict.fromkeys(name for each in of_field for name in each)
-        yield {name: fsum(each.get(name, 0.0) for each in of_field) for name in names}
+        yield {name: fsum(n * each.get(name, 0.0) for n, each in zip(often, of_field, strict=True)) for name in names}
 
 
 def decode_step(box: Box, decoder: Decoder, batch: int, context: int | Sequence[int], slips: Slips = PHYSICAL) -> Step:

@@ -42,7 +42,7 @@ def request_work(system: System, llm: LlmSpec, asked: Asked) -> Work[CentOutcome
         raise UserError(f"--fidelity {fidelity}: expected physical or released")
     found = placed(system, llm, asked.pp, asked.tp, fidelity == "released")
     check_fits(found, [context] * found.stages)
-    contexts = _simulated(context, every, found.released)
+    contexts = simulated_contexts(context, every, found.released)
     whole = found.released if asked.lm_head is None else asked.lm_head  # its own code has them
     differs = {"outside": whole} if whole is not found.released else {}
     parts = {"pp": found.stages, "tp": found.tensor, "fidelity": fidelity}
@@ -66,7 +66,7 @@ def request_work(system: System, llm: LlmSpec, asked: Asked) -> Work[CentOutcome
     return Work(f"contexts of {llm.name} on {system.name}", run, lambda: llm.notes)
 
 
-def _simulated(context: int, every: int, released: bool) -> list[int]:
+def simulated_contexts(context: int, every: int, released: bool) -> list[int]:
     """Contexts that are simulated: one in `every`, the last, and the first; as released not the first."""
     contexts = {context, *range(every, context + 1, every)}
     return sorted(contexts if released else contexts | {1})

@@ -7,6 +7,7 @@ import msgspec
 
 from pimloom.energy.cells import Cell
 from pimloom.systems.devices.shown import WithSpans
+from pimloom.systems.interpolation import weights
 
 
 class CentPoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,18 +24,16 @@ class CentPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shares(contexts: Sequence[int], released: bool) -> list[float]:
-    """What each context that is simulated counts in the mean of all: those between two lie on a line, from 1 on. As
-    released all count alike, though each stands at the end of its piece.
+    """Weights of the simulated contexts in the mean over all contexts from 1 on. Contexts between two simulated ones
+    lie on a line. As released, a simulated context stands for all contexts after the one before it.
 
-    >>> shares([1, 3], released=False), shares([2, 4], released=True)
-    ([0.5, 0.5], [0.5, 0.5])
+    >>> shares([1, 3], released=False), shares([2, 4, 5], released=True)
+    ([0.5, 0.5], [0.4, 0.4, 0.2])
     """
     if released:
-        return [1 / len(contexts)] * len(contexts)
-    counted = [1.0] + [0.0] * (len(contexts) - 1)
-    for at, (low, high) in enumerate(pairwise(contexts)):
-        counted[at] += (high - low - 1) / 2
-        counted[at + 1] += (high - low + 1) / 2
+        counted = [high - low for low, high in pairwise([0, *contexts])]
+    else:
+        counted = weights(range(1, contexts[-1] + 1), contexts)
     return [n / contexts[-1] for n in counted]
 
 
