@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-POSTPONED_MAX = 8  # JEDEC JESD79-4 4.26 and JESD250: eight REF commands may be postponed
+POSTPONED_MAX = 8  # JEDEC JESD79-4 4.26 and JESD250, [recalled] JESD209-5, JESD235, JESD238: REF commands
 REFRESH_SOONER = "shorten what delays it, lengthen tREFI, or turn refresh off"
 
 
@@ -127,6 +127,7 @@ class Standard(NamedTuple):
     """A DRAM standard, or the rows a PIM instruction set appends to one.
 
     `optional`: timings that a part may leave out; the commands and rules that name them are left out with them.
+    `postponed`: REFab that may be postponed; of REFpb as many times the banks of a rank.
     """
 
     name: str
@@ -136,6 +137,7 @@ class Standard(NamedTuple):
     unmodelled: tuple[str, ...]  # rules of the standard that are left out, each with its reason
     refresh: str = ""
     optional: Mapping[str, str] = MappingProxyType({})  # name -> meaning
+    postponed: int = POSTPONED_MAX
 
 
 STREAM = np.dtype(

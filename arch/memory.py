@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import msgspec
 
+from pimloom.arch.command import POSTPONED_MAX
 from pimloom.arch.part import NonNegative, Positive
 from pimloom.arch.table import Table
 
@@ -75,7 +76,8 @@ class Memory(NamedTuple):
     table: commands ACT PRE PREab RD WR RDA WRA REFab, and where the device has them REFpb SRE SRX. clocks [CK]: nCL,
     nCWL, nBL and tREFI at least; tRFC, tREFIpb, tRFCpb, tFAW … where known; tRC, tRAS, tRP where energy is asked for.
     address: (field, bits) from the least significant bit above `offset_bits` on; a field may come in several pieces,
-    least significant first. warnings: one sentence each, for the user.
+    least significant first. postponed: REFab that the
+    standard allows to postpone. warnings: one sentence each, for the user.
     """
 
     name: str
@@ -89,6 +91,7 @@ class Memory(NamedTuple):
     peak_gb_s: float
     policy: Policy
     currents: Currents | None
+    postponed: int = POSTPONED_MAX
     warnings: tuple[str, ...] = ()
     interface_pj: float = 0.0  # of an access over the data pins
 

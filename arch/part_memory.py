@@ -7,6 +7,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.load import nearest
 from pimloom.arch.memory import FIELDS, Currents, Memory, Policy
 from pimloom.arch.part import Part
+from pimloom.arch.standard import join_tables
 from pimloom.arch.table import compile_table
 from pimloom.arch.units import BITS_PER_BYTE
 
@@ -46,6 +47,7 @@ def part_memory(name: str, part: Part, policy: Policy, channels: int = 1, mappin
         policy=policy,
         currents=currents,
         interface_pj=part.io_pj_per_bit * org.access_bits,
+        postponed=join_tables(part.standard, None).postponed,
     )
 
 

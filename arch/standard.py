@@ -27,6 +27,7 @@ def join_tables(standard: str, pim: str | None) -> Standard:
         found.unmodelled + more.unmodelled,
         found.refresh,
         {**found.optional, **more.optional},
+        found.postponed,
     )
 
 

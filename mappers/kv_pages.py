@@ -13,6 +13,7 @@ import numpy as np
 
 from pimloom.arch.units import ceil_div
 from pimloom.mappers.kv import Shape
+from pimloom.workload.need import Windowed
 
 
 class CacheRoom(Protocol):
@@ -151,15 +152,18 @@ class KvPages:
 
 
 class KvTokens:
-    """A device whose caches take room token by token, anywhere in its `tokens` tokens of memory: one channel."""
+    """A device whose caches take room token by token, anywhere in its `tokens` tokens of memory: one channel. window:
+    of its layers; its units are counted then."""
 
     unit: ClassVar[str] = "tokens"
     place: ClassVar[str] = "the memory"
     everywhere: ClassVar[str] = "the memory"
     channels = 1
 
-    def __init__(self, tokens: int) -> None:
-        self.most_tokens = self.rows_of_channel = self._free = tokens
+    def __init__(self, tokens: int, window: Windowed | None = None) -> None:
+        self.window = window
+        self.most_tokens = maxsize if window else tokens
+        self.rows_of_channel = self._free = int(tokens * window.of) if window else tokens
         self._held: dict[int, int] = {}
 
     def copy(self) -> "KvTokens":
@@ -169,8 +173,10 @@ class KvTokens:
         return other
 
     def rows(self, tokens: np.ndarray) -> np.ndarray:
-        """The tokens themselves."""
-        return tokens
+        """The tokens themselves, or what layers with a window keep of them."""
+        if self.window is None:
+            return tokens
+        return self.window.full * tokens + self.window.windowed * np.minimum(tokens, self.window.tokens)
 
     def free_rows(self) -> np.ndarray:
         """int64[1] of tokens that nobody holds."""
@@ -179,7 +185,7 @@ class KvTokens:
     def grow(self, request: int, channel: int, tokens: int) -> bool:
         """Give `request` room for `tokens`; False if there is too little."""
         held = self._held.get(request, 0)
-        more = max(tokens - held, 0)
+        more = max(int(self.rows(np.int64(tokens))) - held, 0)
         if more > self._free:
             return False
         self._held[request] = held + more

@@ -23,6 +23,7 @@ def serve(
     blocks: int | None = None,
     prefix_cache: bool | None = None,
     long_prompt: int | None = None,
+    kv_manager: str = "by-layer",
     num_preallocate_tokens: int | None = None,
     scheduler_reserve_full_isl: bool = False,
     chunked: bool = False,

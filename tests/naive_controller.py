@@ -34,7 +34,8 @@ class Request:
 class Controller:
     """One channel; `tick` is one clock."""
 
-    def __init__(self, rules, names, size, scope, bus, policy, clocks, requests):
+    def __init__(self, rules, names, size, scope, bus, policy, clocks, requests, postponed=8):
+        self.postponed = postponed
         self.policy, self.clocks = policy, clocks
         self.bus = dict(zip(names, bus, strict=True))
         self.history = History(rules, names, size, scope)
@@ -130,15 +131,18 @@ class Controller:
             rest, group = divmod(rest, self.groups)
             due = [("REFpb", rank * self.span[RANK] + group * self.each + rest % self.each)]
         self.due += 1
-        self.refreshes += [(name, bank) for name, bank in due if not self.asleep[bank // self.span[RANK]]]
+        self.refreshes += [(*one, self.now) for one in due if not self.asleep[one[1] // self.span[RANK]]]
+        self.count["refreshes_due"] += sum(not self.asleep[bank // self.span[RANK]] for _, bank in due)
 
     def refresh_engine(self):  # 2
         self.blocked = set()
         if not self.refreshes:
             return
-        name, first = self.refreshes[0]
+        name, first, due = self.refreshes[0]
         banks = self.history.banks(name, first)
-        self.blocked = {self.home(bank) for bank in banks}
+        each = self.clocks["tREFIpb"] * self.span[RANK] if name == "REFpb" else self.clocks["tREFI"]
+        forced = self.now >= due + (self.postponed - 1) * each
+        self.blocked = set(range(self.n_queues)) if forced else {self.home(bank) for bank in banks}
         opened = [bank for bank in banks if bank in self.row]
         if opened and name == "REFab" and self.close_all:
             if self.legal("PREab", first):
@@ -150,6 +154,7 @@ class Controller:
         elif self.legal(name, first):
             self.issue(name, first)
             self.refreshes.pop(0)
+            self.count["refresh_lag_max"] = max(self.count["refresh_lag_max"], self.now - due)
             self.blocked = set()
 
     def offer(self, queue, i):

@@ -20,13 +20,11 @@ SLEEPING = {
 }
 
 SHORT_WINDOW = "four commands at their shortest distance already take longer than the window"
-PBR2ACT = "tPBR2ACT between the same commands is longer"
 
 SLEEPING_IN_PARTS = {  # (part, rule): reason
     ("gddr6_16000", "REFpb → ACT REFpb, same channel, 4th latest: tFAW"): SHORT_WINDOW,
     ("hbm2_2400", "ACT → ACT, same pseudo channel, 4th latest: tFAW"): SHORT_WINDOW,
     ("hbm3_6400", "ACT → ACT, same rank, 4th latest: tFAW"): SHORT_WINDOW,
-    ("lpddr5_6400", "ACT → REFpb, same rank: tRRD_S"): PBR2ACT,
 }
 
 CLOSES_FIRST = "PIM_PRECHARGE of each bank comes in between: it waits for tRTP, one a clock, and G_ACT for it and tRP"

@@ -23,7 +23,7 @@ def tick(memory, requests):
     for (address, write, when), (channel, *where) in zip(requests, place(memory, requests), strict=True):
         own[channel].append((when, write, address, *where))
     fields = (rule_rows(rules), memory.table.names, rules.size.tolist(), rules.scope.tolist(), rules.bus.tolist())
-    channels = [Controller(*fields, memory.policy, memory.clocks, mine) for mine in own]
+    channels = [Controller(*fields, memory.policy, memory.clocks, mine, memory.postponed) for mine in own]
     for channel in channels:
         while not channel.finished:
             assert channel.now < 100_000
@@ -49,6 +49,8 @@ def compare(memory, requests, parts):
         reads = [r.done - r.accept for r in channel.requests if not r.write]
         found = {"read_latency_sum": sum(reads), "read_latency_max": max(reads, default=0)}
         found |= {"reads_done": len(reads), "writes_done": len(mine) - len(reads)}
+        waits = [channel.now - due for _, _, due in channel.refreshes]
+        found |= {"refresh_lag_max": max([channel.count["refresh_lag_max"], *waits])}
         assert tally.counters == {name: {**channel.count, **found}.get(name, 0) for name in tally.counters}
         assert tally.commands == Counter(c.name for c in channel.log)
         assert {int(n): int(tally.latency[n]) for n in np.flatnonzero(tally.latency)} == Counter(reads)
@@ -91,6 +93,7 @@ def memories(draw):
         timing |= {"tRFCpb": draw(st.sampled_from([15, 40])), "tREFIpb": draw(st.sampled_from([200, 301, 500]))}
     timing = timing if draw(st.integers(0, 3)) else {}
     memory = memory_of(part, draw(policies(part, sleeps)), timing, ranks, draw(st.sampled_from([1, 1, 1, 2])))
+    memory = memory._replace(postponed=draw(st.sampled_from([1, 2, 8])))  # 1: a refresh stops all queues at once
     if draw(st.integers(0, 4)) == 0:  # a PREab of the whole channel is no help to the refresh of one rank
         rules, opcode = memory.table.rules, memory.table.cmd("PREab")
         scope = np.where(np.arange(len(rules.scope)) == opcode, 0, rules.scope)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from fractions import Fraction
 from random import Random
 from typing import Any, NamedTuple
 
@@ -23,9 +24,11 @@ from pimloom.systems.serving.schedulers.vidur_vllm import VidurVllm
 from pimloom.systems.serving.schedulers.vllm_v0 import VllmV0
 from pimloom.systems.serving.schedulers.vllm_v0_chunked import VllmV0Chunked
 from pimloom.systems.serving.schedulers.vllm_v1 import VllmV1
+from pimloom.workload.need import Windowed
 from tests import naive_schedulers as naive
 from tests.serving_cases import lin
 
+WINDOWS = Windowed(1, 2, 7, Fraction(3)), Windowed(0, 1, 9, Fraction(1)), Windowed(1, 4, 20, Fraction(23, 5))
 LONGEST, SHORT = 120, 51  # positions; a prompt has at most 50
 
 
@@ -39,6 +42,7 @@ class Case(NamedTuple):
     budget: int
     watermark: int
     threshold: int
+    window: Windowed | None = None
 
 
 @st.composite
@@ -65,7 +69,7 @@ def requests_of(case: Case) -> list[LiveRequest]:
 
 
 def pool(case: Case) -> Blocks:
-    return Blocks(case.N, case.size)
+    return Blocks(case.N, case.size, case.window)
 
 
 def sharing(case: Case) -> VllmV1:
@@ -93,7 +97,7 @@ MAKE: dict[str, Callable[[Case], Scheduler]] = {
     "orca": lambda c: Orca(pool(c), reserved(c), c.cap),
     "faster-transformer": lambda c: FasterTransformer(pool(c), reserved(c), c.cap),
     "static": lambda c: Static(pool(c), reserved(c), c.cap),
-    "lightllm": lambda c: LightLlm(Blocks(c.N * c.size, 1), c.cap, c.budget, 3),
+    "lightllm": lambda c: LightLlm(Blocks(c.N * c.size, 1, c.window), c.cap, c.budget, 3),
     "vllm-v0": lambda c: VllmV0(pool(c), c.watermark, c.cap, c.budget),
     "vllm-v0 swap": lambda c: VllmV0(pool(c), c.watermark, c.cap, c.budget, Blocks(10**6, c.size)),
     "vllm-v0 chunked": lambda c: VllmV0Chunked(pool(c), c.watermark, c.cap, c.budget),
@@ -164,29 +168,29 @@ def does_what_its_rules_say(name: str, case: Case) -> None:
     limits = case._asdict() | more | {"reserved": reserved(case)}
     if name == "lightllm":
         limits |= {"N": case.N * case.size, "size": 1}
-    del limits["table"]
+    del limits["table"], limits["window"]
     log, ends = naive.simulate(rule, case.table, lin, **limits)
     assert [(m.start, [r.number for r in m.requests], m.new, m.cached) for m in made] == log
     assert [(r.first_token, r.completion, r.restarts) for r in requests] == ends
 
 
 @pytest.mark.parametrize("name", WHOLE)
-@given(case=cases())
+@given(case=cases(), window=st.sampled_from([None, *WINDOWS]))
 @settings(max_examples=16)
-def test_tokens_and_blocks_are_conserved_and_nobody_starves(name, case):
-    case = possible(case, name)
+def test_tokens_and_blocks_are_conserved_and_nobody_starves(name, case, window):
+    case = possible(case._replace(window=window), name)
     scheduler, requests = MAKE[name](case), requests_of(case)
     tokens, used = dict.fromkeys(range(len(requests)), 0), list[int]()
 
     def seen(made: Iteration) -> None:
-        used.append(scheduler.blocks.total - scheduler.blocks.free)
+        used.append(scheduler.blocks.used)
         for r, n in zip(made.requests, made.new, strict=True):
             tokens[r.number] += n
             assert n > 0
 
     replicas = [Replica(scheduler, lambda made: lin(made.new, made.cached), 1, seen)]
     serve(requests, replicas, round_robin(replicas))
-    assert scheduler.blocks.free == scheduler.blocks.total and not scheduler.waiting
+    assert scheduler.blocks.used == 0 and not scheduler.waiting
     assert all(0 < n <= scheduler.blocks.total for n in used)
     for r in requests:
         assert r.arrival <= r.first_scheduled < r.first_token <= r.completion

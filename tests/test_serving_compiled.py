@@ -28,7 +28,7 @@ from pimloom.systems.serving.schedulers.static import Static
 from pimloom.systems.serving.schedulers.vidur_vllm import VidurVllm
 from tests import serving_cases as stored
 from tests.reference_data import folders, reference_cases
-from tests.test_schedulers import LONGEST, MAKE, Case, cases, pool, possible, requests_of, reserved
+from tests.test_schedulers import LONGEST, MAKE, WINDOWS, Case, cases, pool, possible, requests_of, reserved
 
 FORMS: dict[str, Callable[[], ClosedForm]] = {  # those of `serving_cases.LATENCIES`
     "lin": lambda: ClosedForm(4000, 0, 20, products=(1, 0, 64)),
@@ -85,7 +85,8 @@ def by_python(
 
     def replica(i: int, scheduler: Scheduler) -> Replica:
         def seen(made: Iteration) -> None:
-            context, held = sum(made.new) + sum(made.cached), scheduler.blocks.total - scheduler.blocks.free
+            units = getattr(scheduler.blocks, "units", scheduler.blocks.total)
+            context, held = sum(made.new) + sum(made.cached), units - scheduler.blocks.free
             counted = [len(made.new), sum(made.new), context, len(scheduler.waiting), held]
             again = 0
             for request, n, p in zip(made.requests, made.new, made.cached, strict=True):
@@ -120,6 +121,13 @@ def test_a_kernel_does_what_the_scheduler_does(name, case, form, room):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(compiled, "ROOM", room)  # of the first arrays, which grow
         same(possible(case, name), MAKE[name], form=form)
+
+
+@pytest.mark.parametrize("name", HAVE_KERNELS)
+@given(case=cases(), window=st.sampled_from(WINDOWS))
+@settings(max_examples=8)
+def test_a_kernel_does_what_the_scheduler_does_with_windows(name, case, window):
+    same(possible(case._replace(window=window), name), MAKE[name], form="lin")
 
 
 @pytest.mark.parametrize("name", STAGED)
@@ -183,6 +191,7 @@ def test_most_stored_schedules_are_ours_to_judge():
 
 
 MOONCAKE = Path(__file__).parents[1] / "examples" / "serving" / "mooncake_conversation_0_400.jsonl"
+WINDOWED = str(Path(__file__).parent / "models" / "gemma-3-1b.json")
 SERVED: list[dict[str, Any]] = [
     {"scheduler": name, "requests": 20}
     for name in ("vllm-v1", "vllm-v0", "sarathi", "orca", "faster-transformer", "static")
@@ -192,6 +201,7 @@ SERVED += [
     {"blocks": 30, "sample": 2},
     {"blocks": 30, "num_preallocate_tokens": 0, "scheduler_reserve_full_isl": True},
     {"blocks": 30, "scheduler": "vllm-v0"},
+    {"model": WINDOWED, "blocks": 60, "lengths": "700:30", "layers": None},
     {"replicas": 3, "router": "least-waiting", "slo": "ttft=1ms"},
     {"arrivals": "closed:3", "replicas": 2},
     {"system": "pim_gpt", "requests": 4, "lengths": "8:4", "layers": None},

@@ -1,5 +1,6 @@
 """Pareto fronts against brute force; sensitivities against closed forms, whole grids and SALib."""
 
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -114,6 +115,45 @@ def test_noise_alone_gives_no_axis_a_share() -> None:
     generator = np.random.default_rng(0)
     indices = found(generator.random((2000, 3)), generator.normal(size=2000))
     assert indices.total.max() < 0.02 and indices.explained < 0.02
+
+
+HOLES: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # points that failed
+    "a corner": lambda x: (x[:, 3] >= 5) & (x[:, 2] >= 3),
+    "a triangle": lambda x: x[:, 3] + 2 * x[:, 2] > 11,
+    "two corners": lambda x: ((x[:, 3] >= 6) & (x[:, 0] >= 2)) | ((x[:, 1] == 2) & (x[:, 2] == 4)),
+    "a stripe": lambda x: (x[:, 4] == 1) & (x[:, 1] == 2),
+    "most": lambda x: x[:, 3] * (x[:, 0] + 1) > 7,
+}
+
+
+@pytest.mark.parametrize("hole", HOLES)
+def test_shares_of_a_grid_with_failed_points_are_those_of_the_groups(hole: str) -> None:
+    """Of a sum of effects: each axis's share is the variance of the means of its groups."""
+    values = points()
+    objective = 2 * np.sqrt(values[:, 0]) + values[:, 1] + 0.5 * values[:, 2] + np.log1p(values[:, 3]) + values[:, 4]
+    rows = ~HOLES[hole](values)
+    groups = pd.DataFrame(values).assign(y=objective)
+    shares = [groups.groupby(axis)["y"].mean().var(ddof=0) / objective.var() for axis in range(5)]
+    part = sensitivities(axes_of(values), objective, rows)
+    assert isinstance(part, Indices) and not part.exact
+    np.testing.assert_allclose(part.main, shares, atol=0.03)
+    np.testing.assert_allclose(part.total, shares, atol=0.03)
+
+
+def test_axes_that_cannot_be_told_apart_are_named() -> None:
+    values = points()
+    both = (values[:, 1] == 0) == (values[:, 4] == 0)  # where the other points have failed
+    why = sensitivities(axes_of(values), function(values), both & (values[:, 1] < 2))
+    assert why == "1 and 4 go together in the points that are left: their effects cannot be told apart."
+
+
+def test_a_pair_that_goes_together_with_another_is_left_out_and_named() -> None:
+    """Of four axes of two values the points with an odd sum: the product of two is that of the other two."""
+    values = np.array([x for x in product([-1.0, 1.0], repeat=4) if np.prod(x) < 0] * 8)
+    rest = np.random.default_rng(0).normal(size=len(values)) / 100
+    part = sensitivities(axes_of(values), values @ [4, 3, 2, 1] + rest, np.ones(len(values), bool))
+    assert isinstance(part, Indices) and len(part.left_out) == 3
+    np.testing.assert_allclose(part.main, np.array([16, 9, 4, 1]) / 30, atol=0.01)
 
 
 @pytest.mark.parametrize(

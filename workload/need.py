@@ -1,11 +1,13 @@
 """What a model needs, added up from its operators: parameters, memory for weights and caches, operations."""
 
 from collections.abc import Iterable
+from fractions import Fraction
 from functools import lru_cache
+from math import gcd
 from typing import NamedTuple
 
 from pimloom.arch.llm import LlmSpec
-from pimloom.arch.units import BITS_PER_BYTE
+from pimloom.arch.units import BITS_PER_BYTE, ceil_div
 from pimloom.workload.batch import Batch
 from pimloom.workload.derive import ALONE, WIDE, equal_layers, layer_ops, ops
 from pimloom.workload.op import Bits, Op
@@ -65,6 +67,46 @@ def kv_bytes(llm: LlmSpec, batch: Batch, shard: Shard = ALONE, bits: Bits = WIDE
     parts = cache_elements(llm, shard)
     elements = sum(each * times * batch.kept(window) for each, window, times in parts)
     return -int(-elements * llm.cache_bits(bits.cache) // BITS_PER_BYTE)
+
+
+class Windowed(NamedTuple):
+    """Layers that keep the last `tokens` tokens of a request, beside layers that keep all of them.
+
+    Room is counted in units. A block of tokens takes `full` units in the layers that keep all, and `windowed` in those
+    with a window, as long as the window reaches it; of: units of a block in all layers of the model.
+    """
+
+    full: int
+    windowed: int
+    tokens: int
+    of: Fraction
+
+    def most(self, size: int) -> int:
+        """Blocks of `size` tokens that a window takes: as in vLLM one more where it need not begin with a block."""
+        return ceil_div(self.tokens - 1, size) + 1
+
+
+CACHE_MANAGERS = ("by-layer", "hybrid", "uniform")
+ALIKE = Fraction(5, 4)  # [recalled] vLLM: groups of layers that differ by less are padded to the larger one
+
+
+def windowed(llm: LlmSpec, layers: int, manager: str = "by-layer") -> Windowed | None:
+    """How the first `layers` layers of a model keep keys and values; None if all keep all of them.
+
+    manager: one of CACHE_MANAGERS. `by-layer`: each layer has room of its own. `hybrid`: vLLM's hybrid KV cache
+    manager [recalled], whose blocks are of equally many layers of one kind, so that the last group of a kind is padded.
+    `uniform`: vLLM before it [recalled], where all layers keep all tokens if any layer does.
+    """
+    windows = [llm.window_of(layer) for layer in range(layers)]
+    tokens = next((window for window in windows if window is not None), None)
+    full = windows.count(None)
+    if tokens is None or (full and manager == "uniform"):
+        return None
+    each = gcd(full, layers - full)
+    if full and manager == "hybrid":
+        few, many = sorted((full, layers - full))
+        each = many if many < ALIKE * few else few
+    return Windowed(ceil_div(full, each), ceil_div(layers - full, each), tokens, Fraction(layers, each))
 
 
 class Weights(NamedTuple):

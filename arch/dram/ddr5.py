@@ -35,4 +35,5 @@ STANDARD = Standard(
     ),
     refresh="REFab",
     optional=dram.SELF_REFRESH,
+    postponed=4,  # [recalled] JESD79-5: four in normal refresh mode, so five tREFI without one
 )

@@ -2,7 +2,8 @@
 
 Waits count CK, the command clock; the data clock WCK runs four times as fast, so that a burst of 16 takes two CK.
 ACT-1 and ACT-2 are one ACT here that holds the command bus for two clocks; its issue clock is the second. PREab has a
-precharge time of its own (tRPab). REFpb keeps tPBR2ACT and tPBR2PBR from other banks, as in Ramulator.
+precharge time of its own (tRPab). A REFpb keeps an ACT of another bank away for tPBR2ACT and
+another REFpb for tPBR2PBR; it follows an ACT of another bank after tRRD, as an ACT does (JESD209-5, Ramulator 2.1).
 """
 
 from pimloom.arch import dram
@@ -28,7 +29,6 @@ STANDARD = Standard(
         Rule(Level.CHANNEL, tuple(command.name for command in COMMANDS), ("ACT",), "2"),
         *dram.bank_refresh_rules(RANK, precharge_all="tRPab"),
         Rule(RANK, ("ACT",), ("REFpb",), "tRRD_S"),
-        Rule(RANK, ("ACT",), ("REFpb",), "tPBR2ACT"),
         Rule(RANK, ("REFpb",), ("ACT",), "tPBR2ACT"),
         Rule(RANK, ("REFpb",), ("REFpb",), "tPBR2PBR"),
         *dram.self_refresh_rules(RANK, precharge_all="tRPab"),
@@ -46,5 +46,5 @@ STANDARD = Standard(
     refresh="REFab",
     optional=dram.SELF_REFRESH
     | dram.BANK_REFRESH
-    | {"tPBR2ACT": "REFpb to ACT, or ACT to REFpb, of another bank", "tPBR2PBR": "REFpb to REFpb of another bank"},
+    | {"tPBR2ACT": "REFpb to ACT of another bank", "tPBR2PBR": "REFpb to REFpb of another bank"},
 )

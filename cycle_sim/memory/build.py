@@ -84,6 +84,15 @@ def interval(memory: Memory) -> int:
     return clocks["tREFI"] // nodes_of(memory, "REFab") if policy.refresh == "staggered" else clocks["tREFI"]
 
 
+def postponed_ck(memory: Memory, times: int | None = None) -> int:
+    """Clocks by which a refresh may be postponed: those in which so many of a bank fall due, None: as many as the
+    standard allows."""
+    clocks, size = memory.clocks, memory.table.rules.size
+    per_bank = memory.policy.refresh == "per_bank"
+    every = clocks["tREFIpb"] * int(size[4] // size[2]) if per_bank else clocks["tREFI"]
+    return (memory.postponed if times is None else times) * every
+
+
 def patience(memory: Memory) -> int:
     """Clocks without progress after which requests that wait will wait for ever: refreshes may go on in them."""
     return 1000 * memory.clocks["tREFI"] + 20 * max(memory.table.rules.wait.tolist(), default=0)
@@ -126,7 +135,7 @@ def queued_channel(memory: Memory, logging: bool) -> q.Channel:
         ladder=ladders(3, banks),
         seen=hash_table(entries, 2),
         waiting=chain(_zeros(WAITING, 3), 0),
-        refreshes=_zeros(64 + 2 * ranks, 2),
+        refreshes=_zeros(64 + 2 * ranks, 3),
         state=state,
     )
 
@@ -166,6 +175,7 @@ def _queued_policy(memory: Memory) -> np.ndarray:
         q.OF_RANK: size[4] // size[2],
         q.OF_GROUP: size[4] // size[3],
         q.OF_REFRESH: size[4] // nodes_of(memory, "REFab"),
+        q.FORCE: postponed_ck(memory, memory.postponed - 1) if policy.quirks == "none" else FAR,
     }
     return _scalars(q.BUS + len(COMMANDS), named | {q.BUS + c: bus for c, bus in enumerate(buses(memory))})
 
@@ -191,7 +201,7 @@ def buffered_channel(memory: Memory, logging: bool) -> b.Channel:
         busy=_zeros(2, banks),
         held=_zeros(banks),
         bank=bank,
-        priority=_zeros(PRIORITIES, 2),
+        priority=_zeros(PRIORITIES, 3),
         spare=np.arange(entries, dtype=np.int64),
         seen=hash_table(entries),
         ladder=ladders(1, banks),

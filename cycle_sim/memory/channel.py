@@ -9,7 +9,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.memory import Memory
 from pimloom.cycle_sim.dram.kernels import record
 from pimloom.cycle_sim.dram.kernels.buffered import fields as b
-from pimloom.cycle_sim.dram.kernels.device import COMMANDS, FAR
+from pimloom.cycle_sim.dram.kernels.device import COMMANDS, FAR, REFAB, REFPB
 from pimloom.cycle_sim.dram.kernels.queued import fields as q
 from pimloom.cycle_sim.dram.kernels.tree import slot_of
 from pimloom.cycle_sim.memory import repeat
@@ -221,6 +221,14 @@ class Channel:
             "the full write buffer drains; use another controller"
         )
 
+    def _refresh_waits_ck(self) -> int:
+        """How long the oldest refresh that has not issued has been due; 0 without one."""
+        head, tail = (q.REF_HEAD, q.REF_TAIL) if self.is_queued else (b.HEAD, b.TAIL)
+        ring = self.state.refreshes if self.is_queued else self.state.priority
+        waiting = ring[np.arange(self.scalars[head], self.scalars[tail]) % len(ring)]
+        due = waiting[np.isin(waiting[:, 0], [REFAB, REFPB]), 2]
+        return int(self.now - due.min()) if len(due) else 0
+
     def tally(self) -> Tally:
         """What was counted so far."""
         out = self.state.log
@@ -231,6 +239,7 @@ class Channel:
             counters |= {"unissued": int(self.scalars[[q.N_READ, q.N_WRITE, q.QUEUED]].sum())}
         else:
             counters |= {name: int(self.scalars[place]) for name, place in b.COUNTERS.items()}
+        counters["refresh_lag_max"] = max(counters["refresh_lag_max"], self._refresh_waits_ck())
         commands = {name: n for name, n in zip(COMMANDS, out.tally.tolist(), strict=False) if n}
         rank_ck = tuple((a, b, c) for a, b, c in ranks)
         return Tally(self.now if self.is_queued else self.now - 1, commands, counters, out.latency, rank_ck)
@@ -257,7 +266,7 @@ def more_waiting(state: Any) -> Any:
 def more_refreshes(state: Any) -> Any:
     """The same state with twice as many places for refreshes."""
     scalars, n = state.state, len(state.refreshes)
-    ring = np.zeros((2 * n, 2), np.int64)
+    ring = np.zeros((2 * n, state.refreshes.shape[1]), np.int64)
     places = np.arange(scalars[q.REF_HEAD], scalars[q.REF_TAIL])
     ring[places % len(ring)] = state.refreshes[places % n]
     return state._replace(refreshes=ring)

@@ -131,6 +131,7 @@ def _mark(state: Any, name: str, kind: np.ndarray, slack: np.ndarray, queued: bo
         kind[:end], slack[:end] = CLOCK, counting[:, WAIT].max(initial=0)
     elif name == "log.tally":
         kind[...] = COUNT
+        kind[record.REFRESH_LAG] = FIXED
     elif name == "log.rank":
         kind[:, [record.ACTIVE_CK, record.IDLE_CK, record.SLEEP_CK]] = COUNT
         kind[:, [record.SINCE, record.IDLE_FROM]] = CLOCK

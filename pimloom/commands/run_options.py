@@ -163,6 +163,13 @@ Placement = Annotated[
 ]  # fmt: skip
 
 # Of `pimloom serve`: vLLM's versions, pools, shares, operators that overlap, work beside requests.
+CacheManager = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME", help="KV cache of models in which some layers have a window: by-layer keeps what each layer "
+        "sees; hybrid and uniform are vLLM's block groups, and its rule before them.",
+    ),
+]  # fmt: skip
 Preallocate = Annotated[
     int | None,
     typer.Option(

@@ -206,6 +206,7 @@ def serve(
     blocks: BlocksThere = None,
     prefix_cache: PrefixCache = None,
     long_prompt: LongPrompt = None,
+    kv_manager: run_options.CacheManager = "by-layer",
     num_preallocate_tokens: run_options.Preallocate = None,
     scheduler_reserve_full_isl: run_options.ReserveFull = False,
     chunked: Chunked = False,

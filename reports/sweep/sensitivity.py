@@ -23,7 +23,8 @@ class Indices:
 
     main_range, total_range: (axes, 2), 95 % intervals; None if exact. explained: share of the variance that the
     estimate attributes, 1 if exact. points: how many it is made from, of all `finished` ones.
-    together: whether `total` can differ from `main`; an estimate from few points has no terms of two axes.
+    together: whether `total` can differ from `main`; an estimate from few points has no terms of two axes. left_out:
+    pairs of axes that go together with others where points are missing, so that the estimate has no terms of them.
     """
 
     axes: tuple[str, ...]
@@ -35,6 +36,7 @@ class Indices:
     points: int
     finished: int
     together: bool = True
+    left_out: tuple[str, ...] = ()
 
     @property
     def exact(self) -> bool:
@@ -68,10 +70,22 @@ def sensitivities(axes: Sequence[Column], objective: np.ndarray, finished: np.nd
         some = np.random.default_rng(0).choice(len(values), MOST_ROWS, replace=False)
     used = values[some]
     found = estimate([(levels, axis.numeric) for axis, levels, _ in varying], codes[some], used)
-    if isinstance(found, str):
-        return found
+    if isinstance(found, tuple):
+        return _why([names[axis] for axis in found], len(used))
     ranges = (found.main_range, found.total_range)
-    return Indices(names, found.main, found.total, *ranges, found.explained, len(used), len(values), found.together)
+    left_out = tuple(" and ".join(names[axis] for axis in pair) for pair in found.left_out)
+    counts = len(used), len(values)
+    return Indices(names, found.main, found.total, *ranges, found.explained, *counts, found.together, left_out)
+
+
+def _why(confounded: Sequence[str], points: int) -> str:
+    """Why there is no estimate."""
+    if not confounded:
+        return f"{points} points that are no complete grid are too few for an estimate."
+    which = " and ".join(confounded)
+    if len(confounded) == 1:
+        return f"{which} has values at which too few points are left: its effect cannot be told from that of others."
+    return f"{which} go together in the points that are left: their effects cannot be told apart."
 
 
 def exact_indices(grid: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -4,9 +4,12 @@ The objective is fitted by products of one or two polynomials, orthonormal over 
 squares of the coefficients are shares of the variance (a polynomial chaos expansion). Axes of text, and those with few
 values, get as many terms as they have values, so nothing is assumed about their shape. Intervals come from
 resampling blocks of rows, to first order. What the fit leaves over is said, never spread over the axes.
+
+Where points have failed, terms of the fit may go together in the rows that are left. A pair of axes whose terms do is
+left out and named; if single axes do, there is no estimate, and they are named.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -17,7 +20,8 @@ ROWS_PER_TERM = 4
 BLOCKS, RESAMPLES = 40, 200
 DEGREES = ((7, 3), (5, 2), (4, 1), (3, 1), (5, 0), (3, 0), (1, 0))  # of one axis alone, and of each in a pair
 MOST_TEXT_TERMS = 15
-RIDGE = 1e-9
+LEAST_APART = 0.02  # smallest eigenvalue of the terms' moments, each of which is 1 on a grid
+TELLS = 0.1  # weight in that eigenvector from which an axis is named
 TINY = 1e-30
 
 
@@ -25,7 +29,8 @@ TINY = 1e-30
 class Estimate:
     """Indices with 95 % intervals: (axes,) and (axes, 2); the share of the variance that the fit explains.
 
-    together: whether the fit has terms of two axes; without them `total` is `main`.
+    together: whether the fit has terms of two axes; without them `total` is `main`. left_out: pairs of axes whose
+    terms go together with others in these rows.
     """
 
     main: np.ndarray
@@ -34,24 +39,37 @@ class Estimate:
     total_range: np.ndarray
     explained: float
     together: bool
+    left_out: tuple[tuple[int, ...], ...] = ()
 
 
-def estimate(axes: Sequence[tuple[np.ndarray, bool]], codes: np.ndarray, values: np.ndarray) -> Estimate | str:
-    """Estimated indices, or a sentence that says why there are none.
+def estimate(
+    axes: Sequence[tuple[np.ndarray, bool]], codes: np.ndarray, values: np.ndarray
+) -> Estimate | tuple[int, ...]:
+    """Estimated indices; if there are none, the axes that cannot be told apart, no axes where points are too few.
 
     axes: for each axis its levels and whether they are numbers. codes: (n, axes), places among the levels.
     values: (n,), not all the same. The same input gives the same intervals.
     """
-    plan = _choose(axes, codes)
-    if plan is None:
-        return f"{len(values)} points that are no complete grid are too few for an estimate."
-    bases, owners = plan
+    confounded, fit = (), None
+    for bases, owners in _plans(axes, codes):
+        kept, confounded = _apart(_moments(bases, owners, codes, values)[0] / len(values), owners)
+        if not confounded:
+            fit = bases, owners, kept
+            break
+    if fit is None:
+        return confounded
+    bases, all_owners, kept = fit
+    owners = [owner for owner, keep in zip(all_owners, kept[1:], strict=True) if keep]
+    left_out = tuple(dict.fromkeys(owner for owner, keep in zip(all_owners, kept[1:], strict=True) if not keep))
     order = np.random.default_rng(0).permutation(len(values))
     scaled = (values - values.mean()) / values.std()
     blocks = np.array_split(order, min(BLOCKS, len(values)))
-    sums = [_moments(bases, owners, codes[rows], scaled[rows]) for rows in blocks]
+    sums = [
+        (gram[np.ix_(kept, kept)], projection[kept], square)
+        for gram, projection, square in (_moments(bases, all_owners, codes[rows], scaled[rows]) for rows in blocks)
+    ]
     gram, projection = (sum(part) for part in list(zip(*sums, strict=True))[:2])
-    inverse = np.linalg.inv(gram + RIDGE * len(values) * np.eye(len(gram)))
+    inverse = np.linalg.inv(gram)
     best = inverse @ projection
     scores = np.stack([mine - part @ best for part, mine, _ in sums])  # what each block pulls the fit to
     left = np.array([square - 2 * mine @ best + best @ part @ best for part, mine, square in sums])
@@ -69,7 +87,8 @@ def estimate(axes: Sequence[tuple[np.ndarray, bool]], codes: np.ndarray, values:
     main, main_range = _spread(parts @ alone.T / whole)
     total, total_range = _spread(parts @ belongs.T / whole)
     explained, _ = _spread(parts.sum(axis=1, keepdims=True) / whole)
-    return Estimate(main, total, main_range, total_range, float(explained[0]), max(map(len, owners)) > 1)
+    together = max(map(len, owners)) > 1
+    return Estimate(main, total, main_range, total_range, float(explained[0]), together, left_out)
 
 
 def _spread(shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -79,18 +98,37 @@ def _spread(shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return shares[0], np.column_stack([np.minimum(low, shares[0]), np.maximum(high, shares[0])])
 
 
-def _choose(
+def _apart(moments: np.ndarray, owners: Sequence[tuple[int, ...]]) -> tuple[np.ndarray, tuple[int, ...]]:
+    """Which terms, the constant first, are left when pairs of axes that go together with others are left out; and the
+    axes that go together all the same."""
+    of = [(), *owners]
+    kept = np.ones(len(of), bool)
+    while True:
+        size, vectors = np.linalg.eigh(moments[np.ix_(kept, kept)])
+        if size[0] >= LEAST_APART:
+            return kept, ()
+        weight = dict.fromkeys(of, 0.0)
+        for owner, part in zip([o for o, keep in zip(of, kept, strict=True) if keep], vectors[:, 0], strict=True):
+            weight[owner] += part**2
+        pairs = [owner for owner, share in weight.items() if len(owner) == 2 and share > TELLS]
+        if not pairs:
+            return kept, tuple(sorted(owner[0] for owner, share in weight.items() if len(owner) == 1 and share > TELLS))
+        worst = max(pairs, key=weight.__getitem__)
+        kept &= np.array([owner != worst for owner in of])
+
+
+def _plans(
     axes: Sequence[tuple[np.ndarray, bool]], codes: np.ndarray
-) -> tuple[list[np.ndarray], list[tuple[int, ...]]] | None:
-    """Bases of all axes, and for each term of the fit the axes that it belongs to: the richest that the rows bear."""
+) -> Iterator[tuple[list[np.ndarray], list[tuple[int, ...]]]]:
+    """Bases of all axes, and for each term of the fit the axes that it belongs to: those that the rows bear, the
+    richest first."""
     for own, paired in DEGREES:
         bases = [_orthonormal(levels, numeric, own) for levels, numeric in axes]
         owners: list[tuple[int, ...]] = [(nth,) for nth, basis in enumerate(bases) for _ in range(basis.shape[1])]
         for one, two in combinations(range(len(axes)), 2):
             owners += [(one, two)] * (min(paired, bases[one].shape[1]) * min(paired, bases[two].shape[1]))
         if len(owners) < MOST_TERMS and len(owners) * ROWS_PER_TERM <= len(codes):
-            return bases, owners
-    return None
+            yield bases, owners
 
 
 def _orthonormal(levels: np.ndarray, numeric: bool, degree: int) -> np.ndarray:

@@ -36,6 +36,7 @@ TEXTS = (
     "lengths",
     "scheduler",
     "router",
+    "kv_manager",
     "slo",
     "price",
     "policy",

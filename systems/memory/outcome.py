@@ -10,6 +10,7 @@ from pimloom.arch.command import ACCESSES
 from pimloom.arch.digest import digest
 from pimloom.arch.memory import Memory
 from pimloom.arch.units import BYTES_PER_GB, S_PER_PS
+from pimloom.cycle_sim.memory.build import nodes_of, postponed_ck
 from pimloom.cycle_sim.memory.channel import Tally
 from pimloom.systems.memory.energy import energies
 from pimloom.systems.viewed import Viewed
@@ -24,6 +25,8 @@ class Outcome(Viewed, msgspec.Struct, frozen=True, kw_only=True):
     reads answered from a write that waits. bandwidth: bytes of the finished requests / time; pins: of the column
     commands. energy: null if the device gives no currents, or such as cannot be (see `warnings`); energy_mw_cycles:
     under dramsim3 its total in its own unit.
+    refreshes_due: those that fell due while their rank was awake, by the standard's interval; refresh_lag_max: the
+    longest from there to the issue, or to the end of the run; null without refresh.
     rank_*: clocks of all ranks with a row open, all rows closed, asleep. requests_per_s: of the simulation, by wall_s.
     """
 
@@ -37,6 +40,8 @@ class Outcome(Viewed, msgspec.Struct, frozen=True, kw_only=True):
     tck_ps: int
     time_s: float
     commands: dict[str, int]
+    refreshes_due: int
+    refresh_lag_max_cycles: int | None
     row_hits: int
     row_hit_rate: float | None
     read_latency_mean_cycles: float | None
@@ -86,6 +91,7 @@ def outcome(
     latency: np.ndarray = sum(t.latency for t in tallies)  # type: ignore[assignment]
     served = [t.counters["reads_done"] + t.counters["writes_done"] for t in tallies]
 
+    lag = max(t.counters["refresh_lag_max"] for t in tallies)
     energy, remarks = energies(memory, tallies, cycles)
 
     def rate(requests: int) -> float:
@@ -102,6 +108,8 @@ def outcome(
         tck_ps=memory.tCK_ps,
         time_s=time_s,
         commands=dict(sorted(commands.items())),
+        refreshes_due=total["refreshes_due"],
+        refresh_lag_max_cycles=None if memory.policy.refresh == "none" else lag,
         row_hits=hits,
         row_hit_rate=hits / accesses if accesses else None,
         read_latency_mean_cycles=_mean(memory, total),
@@ -118,7 +126,7 @@ def outcome(
         rank_active_cycles=sum(rank[0] for t in tallies for rank in t.rank_ck),
         rank_precharged_cycles=sum(rank[1] for t in tallies for rank in t.rank_ck),
         rank_self_refresh_cycles=sum(rank[2] for t in tallies for rank in t.rank_ck),
-        warnings=[*warnings, *_unissued(total), *remarks],
+        warnings=[*warnings, *_unissued(total), *_late(memory, total["refreshes_due"], commands, lag), *remarks],
         spec_digest=_digest(memory, asked),
         version=version,
         seed=seed,
@@ -134,6 +142,22 @@ def _unissued(total: dict[str, int]) -> Iterator[str]:
             f"{n} {'writes are' if n > 1 else 'write is'} done as DRAMsim3 has it, but the run ends before "
             f"{'their' if n > 1 else 'its'} WR: commands and energy of {'these' if n > 1 else 'this one'} are in no "
             "total"
+        )
+
+
+def _late(memory: Memory, due: int, commands: Mapping[str, int], lag_ck: int) -> Iterator[str]:
+    """Refreshes that were postponed for longer than the standard allows, or left out."""
+    if memory.policy.refresh == "none":
+        return
+    name = "REFpb" if memory.policy.refresh == "per_bank" else "REFab"
+    issued, every = commands.get(name, 0), postponed_ck(memory, 1)
+    nodes = memory.channels * nodes_of(memory, "SRE" if name == "REFpb" else "REFab")
+    each = int(memory.table.rules.size[4] // memory.table.rules.size[2]) if name == "REFpb" else 1
+    if lag_ck > memory.postponed * every or due - issued > nodes * memory.postponed * each:
+        yield (
+            f"{issued:,} of {due:,} {name} that fell due have issued, the latest {lag_ck / every:,.1f} times "
+            f"{'tREFIpb of all banks' if name == 'REFpb' else 'tREFI'} after it fell due; the standard allows "
+            f"{memory.postponed} to be postponed: a real device may lose data"
         )
 
 

@@ -22,6 +22,7 @@ from pimloom.systems.devices.run import Run
 from pimloom.systems.devices.shown import Shown, few
 from pimloom.systems.devices.traits import settled, traits
 from pimloom.workload.batch import Batch as Steps
+from pimloom.workload.need import windowed
 
 
 class Plan(NamedTuple):
@@ -113,14 +114,14 @@ def _device(system: System, llm: LlmSpec, plan: Plan) -> Machine:
     if device.most_requests is not None and plan.batch > device.most_requests:
         most = counted(device.most_requests, "request")
         raise UserError(f"--batch {plan.batch}: {system.name} runs at most {most} at once")
-    tokens = device.capacity().tokens
+    tokens, window = device.capacity().tokens, windowed(llm, plan.layers)
 
     def step(batch: Batch | Pieces) -> Run:
         return batch.on(device).without_spans()
 
     return Machine(
         step,
-        lambda: KvTokens(tokens),
+        lambda: KvTokens(tokens, window),
         lambda tokens: tokens,
         device.in_order,
     )

@@ -1,7 +1,8 @@
 """What a run leaves behind: commands and requests as they happen, and counters.
 
 command, request: logs, written only if tally[LOGGING]; tally: counters, the first ones of
-each command; latency[n]: reads that took n clocks, the last place: or longer; rank[r]: how long it was in which state.
+each command, REFRESH_LAG the longest from a refresh falling due to its issue; latency[n]: reads that took n clocks,
+the last place: or longer; rank[r]: how long it was in which state.
 """
 
 from typing import NamedTuple
@@ -18,8 +19,8 @@ INDEX, ACCEPT, DONE = range(3)
 # tally[…] after one of each command
 (
     N_COMMANDS, N_REQUESTS, LOGGING, N_READS, N_WRITES, READ_LATENCY, READ_LATENCY_MAX, LAST_DONE, READ_HITS,
-    WRITE_HITS, MERGED, FORWARDED, CLOSED_FOR_MISS, PAIRS, N_TALLY,
-) = range(len(COMMANDS), len(COMMANDS) + 15)  # fmt: skip
+    WRITE_HITS, MERGED, FORWARDED, CLOSED_FOR_MISS, PAIRS, REFRESHES_DUE, REFRESH_LAG, N_TALLY,
+) = range(len(COMMANDS), len(COMMANDS) + 17)  # fmt: skip
 COUNTERS = {
     "reads_done": N_READS,
     "writes_done": N_WRITES,
@@ -30,6 +31,8 @@ COUNTERS = {
     "merged": MERGED,
     "forwarded": FORWARDED,
     "paired_commands": PAIRS,
+    "refreshes_due": REFRESHES_DUE,
+    "refresh_lag_max": REFRESH_LAG,
 }
 # rank[r]: open banks, clock since which its state lasts, clocks with a row open, closed, asleep; requests that wait;
 # from when it idles; whether it was ever used; whether it sleeps

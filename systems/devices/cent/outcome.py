@@ -31,7 +31,7 @@ def shares(contexts: Sequence[int], released: bool) -> list[float]:
     ([0.5, 0.5], [0.4, 0.4, 0.2])
     """
     if released:
-        counted = [high - low for low, high in pairwise([0, *contexts])]
+        counted = [float(high - low) for low, high in pairwise([0, *contexts])]
     else:
         counted = weights(range(1, contexts[-1] + 1), contexts)
     return [n / contexts[-1] for n in counted]

@@ -27,7 +27,11 @@ def limits_of(scheduler: Scheduler) -> np.ndarray | None:
     if found is None:
         return None
     limits = np.zeros(f.N_LIMITS, np.int64)
-    found |= {f.TOTAL: scheduler.blocks.total, f.SIZE: scheduler.blocks.size}
+    pool = scheduler.blocks
+    found |= {f.TOTAL: pool.total, f.SIZE: pool.size}
+    if isinstance(pool, Blocks) and pool.window:
+        found |= {f.TOTAL: pool.units, f.MOST_WINDOWED: pool.most_windowed}
+        found |= {f.UNWINDOWED: pool.window.full, f.WINDOWED: pool.window.windowed}
     limits[list(found)] = list(found.values())
     return limits
 

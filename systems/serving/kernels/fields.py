@@ -16,9 +16,9 @@ FIRST_SCHEDULED, FIRST_TOKEN, LAST_TOKEN, COMPLETION, RESTARTS, HIT, LOST, AGAIN
 # limits[…] of a scheduler. RULE: which one; MOST: of an iteration, its requests or of one its tokens; LEAK, SERVED,
 # CUTS: of FasterTransformer `leak`, of Sarathi whether it serves by arrival, and whether a restart cuts a prompt;
 # WHOLE, SHARES: of vLLM v1, whether blocks for all that is known of a request must be free when it comes in, and
-# whether blocks have identities
+# whether blocks have identities; UNWINDOWED, WINDOWED, MOST_WINDOWED: as in `Blocks`, whose units TOTAL and FREE count
 RULE, TOTAL, SIZE, CAP, MOST, BUDGET, WATERMARK, AHEAD, MOST_BLOCKS, LONGEST, RESERVED = range(11)
-LEAK, SERVED, CUTS, WHOLE, SHARES, N_LIMITS = range(11, 17)
+LEAK, SERVED, CUTS, WHOLE, SHARES, UNWINDOWED, WINDOWED, MOST_WINDOWED, N_LIMITS = range(11, 20)
 VLLM_V1, VLLM_V0, SARATHI, VIDUR_VLLM, ORCA, TOGETHER, STATIC = range(7)
 
 # at[…]: where a replica is. FREE, HOLDERS: of its blocks; HEAD, TAIL, WAITING: who waits; RUNNING: how many run, or are

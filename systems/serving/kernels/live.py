@@ -18,6 +18,7 @@ from pimloom.systems.serving.kernels.fields import (
     LAST_TOKEN,
     LOST,
     MEMBERS,
+    MOST_WINDOWED,
     NEW,
     NEXT,
     NOBODY,
@@ -27,9 +28,13 @@ from pimloom.systems.serving.kernels.fields import (
     RESTARTS,
     SIZE,
     TAIL,
+    UNWINDOWED,
     WAITING,
     WHO,
+    WINDOWED,
 )
+
+UNBOUNDED = 1 << 40  # as in `schedulers.blocks`
 
 
 @bare
@@ -76,10 +81,31 @@ def blocks_of(replica, tokens):
 
 
 @bare
+def cost(replica, blocks):
+    """Units that a request with so many blocks takes."""
+    limits = replica.limits
+    if not limits[WINDOWED]:
+        return blocks
+    return limits[UNWINDOWED] * blocks + limits[WINDOWED] * min(blocks, limits[MOST_WINDOWED])
+
+
+@bare
+def room(replica, held):
+    """Free blocks that a request which holds some may have beyond those."""
+    limits, free = replica.limits, replica.at[FREE]
+    if not limits[WINDOWED]:
+        return free
+    both, growing = limits[UNWINDOWED] + limits[WINDOWED], max(limits[MOST_WINDOWED] - held, 0)
+    if free < both * growing:
+        return free // both
+    return growing + ((free - both * growing) // limits[UNWINDOWED] if limits[UNWINDOWED] else UNBOUNDED)
+
+
+@bare
 def take(replica, requests, r, number):
     """Give a request so many blocks."""
     at = replica.at
-    at[FREE] -= number
+    at[FREE] -= cost(replica, requests[r, BLOCKS] + number) - cost(replica, requests[r, BLOCKS])
     if requests[r, BLOCKS] == 0:
         at[HOLDERS] += 1
     requests[r, BLOCKS] += number
@@ -89,7 +115,7 @@ def take(replica, requests, r, number):
 def release(replica, requests, r):
     """Take all back."""
     at = replica.at
-    at[FREE] += requests[r, BLOCKS]
+    at[FREE] += cost(replica, requests[r, BLOCKS])
     if requests[r, BLOCKS] > 0:
         at[HOLDERS] -= 1
     requests[r, BLOCKS] = 0

@@ -8,7 +8,6 @@ from pimloom.systems.serving.kernels.fields import (
     CAP,
     COMPLETION,
     CUTS,
-    FREE,
     HEAD,
     HOLDERS,
     KNOWN,
@@ -23,7 +22,7 @@ from pimloom.systems.serving.kernels.fields import (
     WATERMARK,
     WHO,
 )
-from pimloom.systems.serving.kernels.live import blocks_of, by_arrival, join, pop_front, release, restart, take
+from pimloom.systems.serving.kernels.live import blocks_of, by_arrival, join, pop_front, release, restart, room, take
 
 
 @bare
@@ -32,7 +31,7 @@ def _admissible(replica, requests, slot):
     limits, at = replica.limits, replica.at
     if not at[WAITING] or at[HOLDERS] == limits[CAP] or replica.slots[slot, MEMBERS] == limits[MOST]:
         return False
-    return at[FREE] - blocks_of(replica, requests[at[HEAD], PREFILL]) >= limits[WATERMARK]
+    return room(replica, 0) - blocks_of(replica, requests[at[HEAD], PREFILL]) >= limits[WATERMARK]
 
 
 @bare
@@ -54,7 +53,7 @@ def _make_room(replica, requests, r, first, last):
     """Blocks for the next step of r: the last of those from `first` to `last` yield; how many are left, -1: it has
     yielded itself."""
     more = blocks_of(replica, requests[r, KNOWN]) - requests[r, BLOCKS]
-    while replica.at[FREE] < max(more, 1):
+    while room(replica, requests[r, BLOCKS]) < max(more, 1):
         if first == last:
             _restart(replica, requests, r)
             return -1
@@ -78,9 +77,9 @@ def _decode(replica, requests, slot, chunks):
             replica.left[half_done] = r
             half_done += 1
             continue
-        room = _make_room(replica, requests, r, first, last)
-        if room >= 0:
-            last = room
+        rest = _make_room(replica, requests, r, first, last)
+        if rest >= 0:
+            last = rest
             join(replica, requests, slot, r, requests[r, KNOWN] - requests[r, CACHED])
     for i in range(first, last):
         order[i - first] = order[i]

@@ -46,15 +46,16 @@ def channels_of(wanted: Wanted, system: System, device: Device) -> int:
     return channels
 
 
-def rows_of(wanted: Wanted, device: Device, tokens: int, positions: int) -> Rows | None:
+def rows_of(wanted: Wanted, device: Device, tokens: int, positions: int, window: int | None) -> Rows | None:
     """Rows of a channel with room for so many tokens; None if --blocks says what room there is. positions: most tokens
-    of a request."""
+    of a request; window: tokens that all layers keep at most."""
     if wanted.blocks is not None:
         return None
     several: Any = device
     pages: KvPages = several.kv_pages(tokens)
-    blocks = np.arange(-(-(positions + 1) // wanted.block_size) + 1)
-    return Rows(tuple(pages.rows(blocks * wanted.block_size).tolist()), pages.rows_of_channel)
+    tokens = np.arange(-(-(positions + 1) // wanted.block_size) + 1) * wanted.block_size
+    kept = tokens if window is None else np.minimum(tokens, window)
+    return Rows(tuple(pages.rows(kept).tolist()), pages.rows_of_channel)
 
 
 def nowhere(policy: str, *names: str) -> UserError:
@@ -71,4 +72,5 @@ def channels_told(limits: Limits, schedulers: Sequence[Scheduler]) -> Channels |
     if limits.policy is None:
         return None
     pools = [cast(ChannelBlocks, scheduler.blocks) for scheduler in schedulers]
-    return Channels(limits.policy, limits.channels, limits.each, [n for pool in pools for n in pool.most])
+    most = [pool.blocks_of(n) for pool in pools for n in pool.most]
+    return Channels(limits.policy, limits.channels, limits.each, most)

@@ -1,5 +1,6 @@
 """The compiled clock over interpolated prices: a record as Python's own makes it, to the last bit."""
 
+from array import array
 from collections.abc import Sequence
 from itertools import islice
 
@@ -17,6 +18,7 @@ from pimloom.systems.serving.pricing.interpolated import Interpolated
 from pimloom.systems.serving.pricing.points import MOST
 from pimloom.systems.serving.pricing.sampling import KINDS, MIXED, Stratum, kind_of
 from pimloom.systems.serving.results.record import Record
+from pimloom.systems.serving.schedulers.blocks import Blocks
 from pimloom.systems.serving.schedulers.live import NEVER, Iteration, LiveRequest, Scheduler
 
 FULL = 0.5  # of a table with open addresses, at most
@@ -156,6 +158,9 @@ def tell(replicas: Sequence[CompiledReplica], record: Record) -> None:
     for name, column in places.items():
         into = getattr(record, name)
         into.frombytes(shared.rows[:n, column].astype(f"i{into.itemsize}").tobytes())
+    pool = replicas[0].scheduler.blocks
+    if isinstance(pool, Blocks) and pool.window:
+        record.used = array(record.used.typecode, map(pool.blocks_of, record.used))
     record.joules.frombytes(shared.joules[:n].tobytes())
     sums = shared.by_cause.tolist()
     record.by_request, record.work, record.by_cause = shared.by_request.tolist(), sums[: JOULES - 1], sums[JOULES - 1 :]

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from pimloom.arch.document import nearest
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.name_units import counted
@@ -23,6 +24,7 @@ from pimloom.systems.serving.options.prices import parse_price
 from pimloom.systems.serving.options.wanted import Wanted
 from pimloom.systems.serving.pricing.pipeline import pipeline
 from pimloom.systems.serving.results.limits import parse_slo
+from pimloom.systems.serving.schedulers.blocks import Blocks
 from pimloom.systems.serving.schedulers.live import LiveRequest
 from pimloom.systems.serving.schedulers.vllm_v1 import AHEAD
 from pimloom.systems.serving.transforms.asked import room, transform_of
@@ -30,8 +32,10 @@ from pimloom.systems.serving.transforms.transform import Apart, Transform
 from pimloom.systems.settings import parse_settings
 from pimloom.workload.decoding.density import density_of
 from pimloom.workload.decoding.formats import format_of
+from pimloom.workload.need import CACHE_MANAGERS, Windowed, windowed
 from pimloom.workload.requests.table import Requests, content
 
+PREFIX_KEEPS_ALL = "layers with a window keep all tokens of a request: blocks that prompts share are of all layers"
 BATCH = 256  # requests that run at most [recalled: vLLM's max_num_seqs]
 
 
@@ -85,13 +89,15 @@ def prepared(
         apart = share._replace(tp=devices)
         return room(_device(system, llm, apart, wanted.lm_head, maker)[0], transform).tokens
 
-    limits = _limits(wanted, system, llm, device, requests, transform, tokens_on)
+    limits = _limits(wanted, system, llm, device, share, requests, transform, tokens_on)
     notes = _check_all_fit(wanted, limits, requests, transform, traits(system.kind).more)
     clock = (wanted.scheduler, limits, wanted.replicas, wanted.router, wanted.pp)
     plan = Plan(*clock, wanted.exact, wanted.sample, wanted.seed, transform, requests.clients,
                 price_error=wanted.price_error)  # fmt: skip
     found = service(device, requests, plan, slo, _named(wanted, system, llm, requests, plan, lm_head, more or {}))
     usd = _usd_per_h(wanted, devices_of(system, wanted.tp), transform.apart if transform else None)
+    if limits.prefix and windowed(llm, share.layers):
+        notes = (*notes, PREFIX_KEEPS_ALL)
     notes = (*(transform.notes if transform else ()), *notes, *routing_notes(system, llm))
     return found._replace(rest_w=power_at_rest_w(system, wanted.tp), usd_per_h=usd, notes=notes, system=system)
 
@@ -128,8 +134,8 @@ def _device(system: System, llm: LlmSpec, share: Share, lm_head: bool | None, ma
 
 
 def _limits(
-    wanted: Wanted, system: System, llm: LlmSpec, device: Device, requests: Requests, transform: Transform | None,
-    tokens_on: Callable[[int], int],
+    wanted: Wanted, system: System, llm: LlmSpec, device: Device, share: Share, requests: Requests,
+    transform: Transform | None, tokens_on: Callable[[int], int],
 ) -> Limits:  # fmt: skip
     there, size, positions = room(device, transform), wanted.block_size, llm.max_position_embeddings
     tokens = there.tokens
@@ -158,14 +164,30 @@ def _limits(
         raise UserError(f"--prefix-cache: {requests.name} does not say what prompts share; leave it out")
     if prefix:
         prefix.block(0, 0, size)  # it says whether it has blocks of such a size
-    rows = rows_of(wanted, device, tokens // channels, positions) if channels > 1 else None
+    window = _window(wanted, llm, share.layers, prefix is not None)
+    seen = window.tokens if window and not window.full else None
+    rows = rows_of(wanted, device, tokens // channels, positions, seen) if channels > 1 else None
     return Limits(
         wanted.blocks or fit, size, batch, wanted.batch_tokens, positions, wanted.pp, prefix,
         wanted.long_prompt or 0, wanted.chunked, wanted.swap or 0, branches,
         *((wanted.policy, channels, rows) if channels > 1 else (None, 1, None)),
         AHEAD if wanted.num_preallocate_tokens is None else wanted.num_preallocate_tokens,
-        wanted.scheduler_reserve_full_isl,
+        wanted.scheduler_reserve_full_isl, window,
     )  # fmt: skip
+
+
+def _window(wanted: Wanted, llm: LlmSpec, layers: int, shares: bool) -> Windowed | None:
+    """How layers with a window keep blocks; blocks that prompts share keep all tokens. Raises UserError."""
+    manager, own = wanted.kv_manager, Wanted._field_defaults["kv_manager"]
+    if manager not in CACHE_MANAGERS:
+        known = f"expected one of {', '.join(CACHE_MANAGERS)}{nearest(manager, CACHE_MANAGERS)}"
+        raise UserError(f"--kv-manager {manager}: {known}")
+    found = windowed(llm, layers)
+    if manager != own and (found is None or not found.full):
+        raise UserError(f"--kv-manager {manager}: {llm.name} has no layers with a window beside others; leave it out")
+    if manager != own and shares:
+        raise UserError(f"--kv-manager {manager}: blocks that prompts share keep all tokens; --no-prefix-cache")
+    return None if shares else windowed(llm, layers, manager)
 
 
 def _check_all_fit(
@@ -183,7 +205,9 @@ def _check_all_fit(
         needs.append(-(-live.longest // scheduler.blocks.size))
         if tokens := scheduler.late(live):
             late.append((tokens, i))
-    if not late or sum(sorted(needs)[-limits.batch :]) <= scheduler.blocks.total:
+    room, most = scheduler.blocks, sorted(needs)[-limits.batch :]
+    fits = sum(map(room.cost, most)) <= room.units if isinstance(room, Blocks) else sum(most) <= room.total
+    if not late or fits:
         return ()
     most, budget = max(late)[0], limits.budget(wanted.scheduler)
     which = f"request {late[0][1]}" + (f" and {len(late) - 1:,} more" if late[1:] else "")
@@ -205,9 +229,10 @@ def _named(
     """Fields of the result that are known before."""
     layers, limits = layers_of(llm, wanted.layers), plan.limits
     table = [requests.arrival_ps, requests.prompt, requests.output, requests.clients]
-    left = ["prefix", "branches", "rows", *(() if limits.policy else ("policy", "channels"))]
+    left = ["prefix", "branches", "rows", "window", *(() if limits.policy else ("policy", "channels"))]
     left += [name for name in ("ahead", "whole") if getattr(limits, name) == Limits._field_defaults[name]]
     asked = {name: value for name, value in limits._asdict().items() if name not in left}
+    asked |= {"kv_manager": wanted.kv_manager} if limits.window or wanted.kv_manager != "by-layer" else {}
     asked |= {"rows": limits.rows.there} if limits.rows else {}
     settled_system, outside = settled(system, wanted.lm_head)
     digest = spec_digest(

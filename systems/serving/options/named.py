@@ -26,6 +26,7 @@ from pimloom.systems.serving.schedulers.vllm_v0 import VllmV0
 from pimloom.systems.serving.schedulers.vllm_v0_chunked import VllmV0Chunked
 from pimloom.systems.serving.schedulers.vllm_v1 import AHEAD, VllmV1
 from pimloom.systems.serving.sharing.semi_pd import SharedDecodes, SharedPrompts
+from pimloom.workload.need import Windowed
 from pimloom.workload.requests.table import Prefix, named_tokens
 
 WATERMARK = 100  # one block in so many stays free when a request comes in [secondary: vLLM, Vidur]
@@ -40,7 +41,8 @@ class Limits(NamedTuple):
     scheduler is to look for it; threshold: tokens of a prompt in an iteration, 0: no limit; chunked: vLLM v0 with
     chunked prefill; host: blocks to swap out to, 0: those who yield recompute; branches: of a request, each of which
     may be as long as the model; policy: in which of so many channels a request lies, None: blocks lie anywhere; rows:
-    of a channel, None: they do not count; ahead, whole: as `VllmV1.admit_by` has them."""
+    of a channel, None: they do not count; ahead, whole: as `VllmV1.admit_by` has them; window: of
+    layers that do not keep all tokens."""
 
     blocks: int
     block_size: int
@@ -58,6 +60,7 @@ class Limits(NamedTuple):
     rows: Rows | None = None
     ahead: int = AHEAD
     whole: bool = False
+    window: Windowed | None = None
 
     @property
     def each(self) -> int:
@@ -85,11 +88,11 @@ class Limits(NamedTuple):
 
 def _pool(limits: Limits, *, unused: int = 0, spare: int = 0) -> Blocks:
     if limits.policy is None:
-        return Blocks(limits.blocks - unused, limits.block_size)
+        return Blocks(limits.blocks - unused, limits.block_size, limits.window)
     parts = [limits.each - unused, *[limits.each] * (limits.channels - 1)]
     if limits.rows:
-        return ChannelRows(parts, limits.block_size, limits.policy, spare, limits.rows)
-    return ChannelBlocks(parts, limits.block_size, limits.policy, spare)
+        return ChannelRows(parts, limits.block_size, limits.policy, spare, limits.rows, limits.window)
+    return ChannelBlocks(parts, limits.block_size, limits.policy, spare, limits.window)
 
 
 def _worst(limits: Limits) -> tuple[Blocks, int, int]:
@@ -107,7 +110,7 @@ def _vllm_v0(limits: Limits, budget: int) -> Scheduler:
         )
     if limits.chunked:
         return VllmV0Chunked(pool, watermark, limits.batch, budget)
-    host = Blocks(limits.host, limits.block_size) if limits.host else None
+    host = Blocks(limits.host, limits.block_size, limits.window) if limits.host else None
     return VllmV0(pool, watermark, limits.batch, budget, host)
 
 
@@ -152,7 +155,7 @@ def _paged(kind: Callable[..., Scheduler]) -> Callable[[Limits, int], Scheduler]
 
 
 def _light(limits: Limits, budget: int) -> Scheduler:
-    tokens = Blocks(limits.blocks * limits.block_size, 1)
+    tokens = Blocks(limits.blocks * limits.block_size, 1, limits.window)
     return LightLlm(tokens, limits.batch, budget, PATIENCE)
 
 

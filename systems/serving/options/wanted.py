@@ -21,6 +21,7 @@ class Wanted(NamedTuple):
     batch: int | None = None
     block_size: int = 16
     blocks: int | None = None
+    kv_manager: str = "by-layer"
     prefix_cache: bool | None = None
     long_prompt: int | None = None
     num_preallocate_tokens: int | None = None

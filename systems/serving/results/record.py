@@ -92,7 +92,7 @@ class Record:
         self.ticks.append(made.ticks)
         self.end.append(made.end)
         self.waiting.append(len(scheduler.waiting))
-        self.used.append(scheduler.blocks.total - scheduler.blocks.free)
+        self.used.append(scheduler.blocks.used)
 
 
 def _again(made: Iteration) -> int:

@@ -6,25 +6,30 @@ from collections.abc import Callable, Sequence
 
 from pimloom.systems.serving.schedulers.blocks import Blocks
 from pimloom.systems.serving.schedulers.live import NOWHERE, LiveRequest
+from pimloom.workload.need import Windowed
 
 Policy = Callable[["ChannelBlocks", Sequence[int]], int]  # of channels that have room: the one for a request
 
 
 class ChannelBlocks(Blocks):
-    """left: free blocks of each channel; spare: that stay free where a request comes in; turn: the channel that round
-    robin looks at first; most: that each has held."""
+    """left: free units of each channel; spare: blocks that stay free where a request comes in; turn: the channel
+    that round robin looks at first; most: that each has held."""
 
     __slots__ = ("each", "left", "most", "policy", "spare", "turn")
 
-    def __init__(self, left: Sequence[int], size: int, policy: str, spare: int = 0) -> None:
-        super().__init__(sum(left), size)
-        self.left, self.each, self.spare, self.turn = list(left), tuple(left), spare, 0
+    def __init__(
+        self, left: Sequence[int], size: int, policy: str, spare: int = 0, window: Windowed | None = None
+    ) -> None:
+        super().__init__(sum(left), size, window)
+        self.left = [self.units_of(blocks) for blocks in left]
+        self.units = self.free = sum(self.left)
+        self.each, self.spare, self.turn = tuple(self.left), spare, 0
         self.policy, self.most = POLICIES[policy], [0] * len(left)
 
     @property
     def of_one(self) -> int:
         """Of the largest channel."""
-        return max(self.each)
+        return self.more(0, max(self.each))
 
     def room(self, request: LiveRequest) -> int:
         """Free where it lies, or at most where it might."""
@@ -34,11 +39,11 @@ class ChannelBlocks(Blocks):
 
     def beyond(self, channel: int, held: int) -> int:
         """Blocks that a request may have there beyond those that it holds."""
-        return self.left[channel]
+        return self.more(held, self.left[channel])
 
     def _large(self, request: LiveRequest) -> list[int]:
         """Channels in which it can be as long as it will be."""
-        need = self.of(request.longest)
+        need = self.cost(self.of(request.longest))
         return [channel for channel, each in enumerate(self.each) if each >= need]
 
     def beside(self, request: LiveRequest, other: LiveRequest) -> bool:
@@ -51,7 +56,7 @@ class ChannelBlocks(Blocks):
             fits = [c for c in self._large(request) if self.beyond(c, 0) >= number + self.spare]
             request.channel = self.policy(self, fits)
         assert number <= self.beyond(request.channel, request.blocks)
-        self.left[request.channel] -= number
+        self.left[request.channel] -= self.cost(request.blocks + number) - self.cost(request.blocks)
         held = self.each[request.channel] - self.left[request.channel]
         self.most[request.channel] = max(self.most[request.channel], held)
         super().take(request, number)
@@ -59,7 +64,7 @@ class ChannelBlocks(Blocks):
     def release(self, request: LiveRequest) -> None:
         """It lies nowhere then."""
         if request.channel != NOWHERE:
-            self.left[request.channel] += request.blocks
+            self.left[request.channel] += self.cost(request.blocks)
             request.channel = NOWHERE
         super().release(request)
 

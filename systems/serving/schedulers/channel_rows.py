@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from pimloom.systems.serving.schedulers.channel_blocks import ChannelBlocks
 from pimloom.systems.serving.schedulers.live import LiveRequest
+from pimloom.workload.need import Windowed
 
 
 class Rows(NamedTuple):
@@ -27,8 +28,10 @@ class ChannelRows(ChannelBlocks):
 
     __slots__ = ("rows", "rows_left")
 
-    def __init__(self, left: Sequence[int], size: int, policy: str, spare: int, rows: Rows) -> None:
-        super().__init__(left, size, policy, spare)
+    def __init__(
+        self, left: Sequence[int], size: int, policy: str, spare: int, rows: Rows, window: Windowed | None = None
+    ) -> None:
+        super().__init__(left, size, policy, spare, window)
         self.rows, self.rows_left = rows, [rows.there] * len(left)
 
     @property

@@ -25,7 +25,16 @@ class LightLlm(Scheduler):
 
     def never(self, request: LiveRequest) -> str | None:
         """A prompt is never cut in chunks; its peak must leave a token free."""
-        return uncut(request, self.most_tokens) or lacking(peak([_coming(request)]), self.blocks.total - 1)
+        return uncut(request, self.most_tokens) or lacking(self.peak([_coming(request)]), self.blocks.units - 1)
+
+    def peak(self, growing: Sequence[Growing]) -> int:
+        """Most units that requests hold at once while they end."""
+        if self.blocks.window is None:
+            return peak(growing)
+        ending = sorted(growing, reverse=True)
+        return max(
+            sum(self.blocks.cost(known + left) for _, known in ending[:k]) for k, (left, _) in enumerate(ending, 1)
+        )
 
     def form(self, now: int) -> Iteration | None:
         """Prompts, if none runs or their turn has come; else a token of each that runs."""
@@ -47,7 +56,7 @@ class LightLlm(Scheduler):
         while self.waiting and self.running < self.cap:
             first = self.waiting[0]
             growing.append(_coming(first))
-            if tokens + first.prompt > self.most_tokens or peak(growing) >= self.blocks.total:
+            if tokens + first.prompt > self.most_tokens or self.peak(growing) >= self.blocks.units:
                 break
             batch.append(self.waiting.popleft())
             self.blocks.take(first, first.prompt)

@@ -99,6 +99,11 @@ class Pool(Protocol):
         ...
 
     @property
+    def used(self) -> int:
+        """That requests hold."""
+        ...
+
+    @property
     def of_one(self) -> int:
         """Most that one request may have."""
         ...

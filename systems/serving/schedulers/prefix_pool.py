@@ -22,6 +22,11 @@ class PrefixPool:
         self.index: dict[Hashable, dict[int, None]] = {}  # identity: blocks, the oldest first
 
     @property
+    def used(self) -> int:
+        """Blocks that are held."""
+        return self.total - self.free
+
+    @property
     def free(self) -> int:
         """Blocks that nobody holds."""
         return len(self.order)

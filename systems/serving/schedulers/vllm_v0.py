@@ -87,7 +87,8 @@ class VllmV0(Scheduler):
         back, moved = list[LiveRequest](), 0
         while self.swapped and len(self.running) + len(back) < min(self.cap, self.budget):
             request = self.swapped[0]
-            if self.blocks.free - self.blocks.of(request.cached + request.step) < self.watermark:
+            room = self.blocks.more(0, self.blocks.free)
+            if room - self.blocks.of(request.cached + request.step) < self.watermark:
                 break
             back.append(self.swapped.popleft())
             moved += self._move(request, self.host, self.blocks)
@@ -131,10 +132,10 @@ class VllmV0(Scheduler):
     def _move(self, request: LiveRequest, there: Blocks | None, here: Blocks | None) -> int:
         assert there is not None and here is not None
         number = request.blocks
-        if number > here.free:
+        if number > (room := here.more(0, here.free)):
             raise UserError(
-                f"request {request.number}: {number} blocks to swap out, and {here.free} of the host's {here.total} "
-                f"are free; take --swap {here.total - here.free + number} or more, or leave it out"
+                f"request {request.number}: {number} blocks to swap out, and {room} of the host's {here.total} "
+                f"are free; take --swap {here.total - room + number} or more, or leave it out"
             )
         there.release(request)
         here.take(request, number)

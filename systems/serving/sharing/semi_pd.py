@@ -26,7 +26,7 @@ class SharedDecodes(Scheduler):
         while left:
             request = left.popleft()
             more = self.blocks.of(request.cached + 1) - request.blocks
-            while more > self.blocks.free:
+            while more > self.blocks.room(request):
                 victim = left.pop() if left else request
                 self.blocks.release(victim)
                 victim.restart()
@@ -62,7 +62,7 @@ class SharedPrompts(Scheduler):
         batch, left = list[LiveRequest](), self.budget
         while self.waiting and self.blocks.holders < self.decodes.cap:
             request = self.waiting[0]
-            if (batch and request.known > left) or self.blocks.of(request.known) > self.blocks.free:
+            if (batch and request.known > left) or self.blocks.of(request.known) > self.blocks.room(request):
                 break
             self.blocks.take(request, self.blocks.of(request.known))
             if request.first_scheduled == NOT_YET:

@@ -38,6 +38,8 @@ from pimloom.cycle_sim.dram.kernels.record import (
     N_REQUESTS,
     PAIRS,
     READ_HITS,
+    REFRESH_LAG,
+    REFRESHES_DUE,
     close_accounts,
     note_command,
     note_request,
@@ -175,22 +177,23 @@ def _demand_upkeep(ch, t):
     if t == g[f.NEXT_REFRESH]:
         g[f.NEXT_REFRESH] += ch.policy[f.INTERVAL]
         for low in range(0, banks, ch.policy[f.SCOPE]):
-            _demand(ch, REFAB, low)
+            _demand(ch, REFAB, low, t)
+            ch.log.tally[REFRESHES_DUE] += 1
     if ch.policy[f.CLOSING_CAP]:
         at, b = earliest(ch.tree, ch.ladder, 0, t)
         while at <= t:
             ch.bank[b, f.CLOSING] = 1
             place(ch.ladder, 0, b, NONE)
-            _demand(ch, PRE, b)
+            _demand(ch, PRE, b, t)
             at, b = earliest(ch.tree, ch.ladder, 0, t)
 
 
 @bare
-def _demand(ch, c, low):
+def _demand(ch, c, low, t):
     g = ch.state
     if g[f.TAIL] - g[f.HEAD] < ch.policy[f.PRIORITIES]:
         last = g[f.TAIL] % ch.priority.shape[0]
-        ch.priority[last, 0], ch.priority[last, 1] = c, low
+        ch.priority[last, 0], ch.priority[last, 1], ch.priority[last, 2] = c, low, t
         g[f.TAIL] += 1
         g[f.UPKEEP] += 1
 
@@ -219,6 +222,9 @@ def _upkeep(ch, t):
             _change_row(ch, c, b, -1, t)
     renew_all(ch)
     if c == final:
+        if c == REFAB:
+            due = ch.priority[g[f.HEAD] % ch.priority.shape[0], 2]
+            ch.log.tally[REFRESH_LAG] = max(ch.log.tally[REFRESH_LAG], t - due)
         g[f.HEAD] += 1
         g[f.UPKEEP_DONE] += 1
 

@@ -44,8 +44,8 @@ class Channel(NamedTuple):
     """One channel and its controller.
 
     age, link, same: see `links`; age[write * banks + b] of the requests in a buffer that want bank b. busy[write]:
-    banks that have any there. held: the active buffer. priority: ring of (command, first bank). spare: free slots.
-    seen: addresses in the write buffer. ladder: banks at their cap.
+    banks that have any there. held: the active buffer. priority: ring of (command, first bank, clock). spare: free
+    slots. seen: addresses in the write buffer. ladder: banks at their cap.
     """
 
     tree: Tree

@@ -17,6 +17,7 @@ from pimloom.cycle_sim.dram.kernels.queued.upkeep import (
     change_row,
     close_rows,
     engine_at,
+    force_at,
     idle_row,
     refresh,
     refresh_due,
@@ -101,7 +102,7 @@ def _next_event(ch):
         return g[f.NOW]
     t = min(next_issue(ch), g[f.NEXT_REFRESH])
     if g[f.REF_HEAD] != g[f.REF_TAIL]:
-        t = min(t, g[f.REF_AT] if g[f.ARMED] else g[f.NOW])
+        t = min(t, force_at(ch), g[f.REF_AT] if g[f.ARMED] else g[f.NOW])
     if ch.policy[f.ADAPTIVE]:
         t = min(t, idle_row(ch)[0])
     if ch.policy[f.SLEEP_AFTER] > 0:

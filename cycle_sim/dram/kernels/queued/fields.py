@@ -25,14 +25,16 @@ NUMBER, WHEN, NEXT = range(3)  # waiting[w]
     NEXT_REFRESH, REF_HEAD, REF_TAIL, ARMED, REF_AT, STOP, TURN_RANK, TURN_GROUP, TURN_BANK, TAKEN, PROGRESS,
     CALLS, N_STATE,
 ) = range(25)  # fmt: skip
-# policy[…]. QUEUE_DEPTH: of the nodes that a queue serves; OF_REFRESH: banks of a REFab; BUS: of each command, one
+# policy[…]. QUEUE_DEPTH: of the nodes that a queue serves; OF_REFRESH: banks of a REFab; FORCE: clocks after which
+# a refresh that is due stops all command queues; BUS: of each command, one
 # after the other
 (
     AUTO, ADAPTIVE, TIMEOUT, CAP, HITS_FIRST, OLDEST, READ_ENTRIES, WRITE_ENTRIES, UNIFIED, DEPTH, DRAIN_HIGH,
     DRAIN_LOW, DRAIN_IDLE, REFRESH, INTERVAL, SLEEP_AFTER, DUAL, DRAMSIM3, READ_CK, WRITE_CK, PER_CK, CLOSE_ALL,
-    PATIENCE, QUEUE_DEPTH, OF_QUEUE, OF_RANK, OF_GROUP, OF_REFRESH, BUS,
-) = range(29)  # fmt: skip
+    PATIENCE, QUEUE_DEPTH, OF_QUEUE, OF_RANK, OF_GROUP, OF_REFRESH, FORCE, BUS,
+) = range(30)  # fmt: skip
 NONE, ALL_BANK, STAGGERED, PER_BANK = range(4)  # REFRESH
+FREE, HELD, FORCED = range(3)  # ARMED: what the first refresh stops: nothing yet, its banks' queues, all queues
 DONE, MORE, FLUSH, GROW, PAUSE, LIVELOCK, ASLEEP, STARVED, LOST, REST = range(10)  # what kernels return
 
 
@@ -41,7 +43,7 @@ class Channel(NamedTuple):
 
     age, link, same: see `links`; age[b] of the requests in a command queue that want bank b, in turn. spare: free
     slots. seen: addresses that wait to be read, to be written. waiting[w]: a request that ends with another one.
-    refreshes: ring of (command, bank). ladder: see `waiting`, and rows that nobody uses.
+    refreshes: ring of (command, bank, clock in which it fell due). ladder: see `waiting`, and rows that nobody uses.
     """
 
     tree: Tree

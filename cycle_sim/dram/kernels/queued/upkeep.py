@@ -10,6 +10,8 @@ from pimloom.cycle_sim.dram.kernels.record import (
     IDLE_CK,
     IDLE_FROM,
     OPEN_BANKS,
+    REFRESH_LAG,
+    REFRESHES_DUE,
     SINCE,
     SLEEP_CK,
     SLEEPS,
@@ -55,23 +57,25 @@ def idle_row(ch):
 @rare
 def refresh_due(ch):
     """Queue what falls due; sleeping ranks refresh themselves."""
-    g, ranks = ch.state, ch.log.rank.shape[0]
+    g, ranks, dramsim3 = ch.state, ch.log.rank.shape[0], ch.policy[f.DRAMSIM3]
+    r, due, left_out = g[f.TURN_RANK], g[f.NEXT_REFRESH], False
     g[f.NEXT_REFRESH] += ch.policy[f.INTERVAL]
-    r = g[f.TURN_RANK]
     if ch.policy[f.REFRESH] != f.PER_BANK:
         all_at_once, wide = ch.policy[f.REFRESH] == f.ALL_BANK, ch.policy[f.OF_REFRESH] // ch.policy[f.OF_RANK]
         for n in range(0, ranks if all_at_once else wide, wide):
             r = n if all_at_once else r
             if not ch.log.rank[r, SLEEPS]:
-                _queue_refresh(ch, REFAB, r * ch.policy[f.OF_RANK])
-                if ch.policy[f.DRAMSIM3]:  # refreshes the first rank that is awake, and no other
-                    break
+                ch.log.tally[REFRESHES_DUE] += 1
+                if not left_out:
+                    _queue_refresh(ch, REFAB, r * ch.policy[f.OF_RANK], due)
+                left_out = dramsim3  # refreshes the first rank that is awake, and no other
         g[f.TURN_RANK] = (r + wide) % ranks
         return
     group, b, of_rank, of_group = g[f.TURN_GROUP], g[f.TURN_BANK], ch.policy[f.OF_RANK], ch.policy[f.OF_GROUP]
     if not ch.log.rank[r, SLEEPS]:
-        _queue_refresh(ch, REFPB, r * of_rank + group * of_group + b)
-    ranks_first = not ch.policy[f.DRAMSIM3]  # then bank group, then bank; DRAMsim3: bank group, bank, rank
+        _queue_refresh(ch, REFPB, r * of_rank + group * of_group + b, due)
+        ch.log.tally[REFRESHES_DUE] += ranks if dramsim3 else 1  # one for all ranks, where each needs one
+    ranks_first = not dramsim3  # then bank group, then bank; DRAMsim3: bank group, bank, rank
     if ranks_first:
         g[f.TURN_RANK] = (r + 1) % ranks
         if g[f.TURN_RANK] > 0:
@@ -86,10 +90,24 @@ def refresh_due(ch):
 
 
 @bare
-def _queue_refresh(ch, c, bank):
+def _queue_refresh(ch, c, bank, due):
     place = ch.state[f.REF_TAIL] % ch.refreshes.shape[0]
-    ch.refreshes[place, 0], ch.refreshes[place, 1] = c, bank
+    ch.refreshes[place, 0], ch.refreshes[place, 1], ch.refreshes[place, 2] = c, bank, due
     ch.state[f.REF_TAIL] += 1
+
+
+@bare
+def due_at(ch):
+    """Clock in which the refresh that is worked on fell due."""
+    return ch.refreshes[ch.state[f.REF_HEAD] % ch.refreshes.shape[0], 2]
+
+
+@bare
+def force_at(ch):
+    """First clock in which the refresh that is worked on stops all command queues; FAR if it does so already."""
+    if ch.policy[f.FORCE] == FAR or ch.state[f.ARMED] == f.FORCED:
+        return FAR
+    return due_at(ch) + ch.policy[f.FORCE]
 
 
 @bare
@@ -125,8 +143,11 @@ def refresh(ch, t):
     c, low, high, at_once = _front(ch)
     if ch.log.rank[ch.bank[low, f.RANK], SLEEPS]:
         return -2
-    if not g[f.ARMED]:
-        _block(ch, low, high, 1)
+    if force_at(ch) <= t:
+        _block(ch, 0, ch.bank.shape[0], f.FORCED)
+        g[f.REF_AT] = engine_at(ch)
+    elif not g[f.ARMED]:
+        _block(ch, low, high, f.HELD)
         g[f.REF_AT] = engine_at(ch)
     if g[f.REF_AT] > t:
         return -1
@@ -140,7 +161,10 @@ def refresh(ch, t):
         return close_rows(ch, closing, first, last, t)
     note_command(ch.log, t, c, low, -1, -1, 1)
     arm(ch.tree, c, low, t)
-    _block(ch, low, high, 0)
+    ch.log.tally[REFRESH_LAG] = max(ch.log.tally[REFRESH_LAG], t - due_at(ch))
+    if g[f.ARMED] == f.FORCED:
+        low, high = 0, ch.bank.shape[0]
+    _block(ch, low, high, f.FREE)
     g[f.REF_HEAD] += 1
     return c
 
