@@ -34,7 +34,8 @@ class StudyGpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 class StudyHost(StudyGpu, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A processor of the host, with its links to the GPUs."""
 
-    MEANING: ClassVar[Mapping[str, str]] = StudyGpu.MEANING | {
+    MEANING: ClassVar[Mapping[str, str]] = {
+        **StudyGpu.MEANING,
         "link_gb_s": "links of the host to the GPUs, both ways together [GB/s]",
     }
 

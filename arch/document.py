@@ -123,9 +123,9 @@ class Document:
         for step in parents:
             parent = parent[step]
         parent[last], start = _twin(other.tree[section]), f"{section}."
-        for mine, theirs in ((self.sources, other.sources), (self.shown, other.shown)):
-            inside = {key: value for key, value in theirs.items() if key.startswith(start)}  # type: ignore[attr-defined]
-            mine |= {f"{place}.{key.removeprefix(start)}": value for key, value in inside.items()}  # type: ignore
+        for key in [key for key in other.sources if key.startswith(start)]:
+            mine = f"{place}.{key.removeprefix(start)}"
+            self.sources[mine], self.shown[mine] = other.sources[key], other.shown[key]
 
     def fill(self, section: str, values: Mapping[str, Any]) -> None:
         """Write out what the text leaves out of a section: all of it, or some of its keys."""

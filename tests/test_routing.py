@@ -122,9 +122,10 @@ def test_every_system_has_the_same_routing(system: str, tmp_path: Path) -> None:
 
 
 def test_run_compare_and_sweep_price_the_same_step() -> None:
-    ours = pimloom.run("gpu_h100", **ASKED, lm_head=False, set={"routing.zipf": 1})
-    plain = pimloom.run("gpu_h100", **ASKED, lm_head=False)
-    (row,) = pimloom.compare(["gpu_h100"], **ASKED, lm_head=False).systems
+    ours: Any = pimloom.run("gpu_h100", **ASKED, lm_head=False, set={"routing.zipf": 1})
+    plain: Any = pimloom.run("gpu_h100", **ASKED, lm_head=False)
+    compared: Any = pimloom.compare(["gpu_h100"], **ASKED, lm_head=False)
+    (row,) = compared.systems
     assert row.latency_s == plain.latency_s > ours.latency_s
     work = {"model": "mixtral-8x7b", "generate": 1, "batch": 4, "tp": 2}
     sweep = sweep_from({"system": "gpu_h100", "workload": work, "axes": {"routing.zipf": [0, 1]}})
@@ -160,8 +161,8 @@ def test_routing_is_in_the_digest() -> None:
 
 def test_serving_says_how_experts_are_chosen() -> None:
     served: dict[str, Any] = {"model": "mixtral-8x7b", "arrivals": "burst", "lengths": "16:2", "requests": 2, "tp": 2}
-    mean = pimloom.serve("gpu_h100", **served)
-    dealt = pimloom.serve("gpu_h100", **served, set={"routing.drawn": False})
+    mean: Any = pimloom.serve("gpu_h100", **served)
+    dealt: Any = pimloom.serve("gpu_h100", **served, set={"routing.drawn": False})
     assert mean.time_s < dealt.time_s
     done = call("serve", "gpu_h100", *(word for key, value in served.items() for word in (f"--{key}", str(value))))
     assert done.code == 0 and "a step of 4 tokens meets 5.47 of 8 in a layer in the mean" in done.err

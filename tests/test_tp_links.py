@@ -95,10 +95,11 @@ def test_energy_of_links_is_a_part_of_the_power_of_the_board() -> None:
 def test_run_compare_serve_and_a_list_take_the_same_step(tmp_path: Path) -> None:
     (tmp_path / "r.csv").write_text("seq_len\n65\n65\n")
     asked = GPU | {"prompt": 64, "generate": 2, "batch": 2}
-    run = pimloom.run("gpu_h100", **asked)
-    (row,) = pimloom.compare(["gpu_h100"], **asked).systems
-    listed = pimloom.run("gpu_h100", model="llama-3-8b", tp=2, layers=2, requests=tmp_path / "r.csv")
-    served = pimloom.serve(
+    run: Any = pimloom.run("gpu_h100", **asked)
+    compared: Any = pimloom.compare(["gpu_h100"], **asked)
+    (row,) = compared.systems
+    listed: Any = pimloom.run("gpu_h100", model="llama-3-8b", tp=2, layers=2, requests=tmp_path / "r.csv")
+    served: Any = pimloom.serve(
         "gpu_h100", **GPU, arrivals="burst", lengths="64:2", requests=2, exact=True, scheduler="orca"
     )  # fmt: skip
     token_s = run.decode_s[0]
@@ -119,10 +120,11 @@ def test_every_key_of_a_link_changes_run_serve_and_sweep(place: str) -> None:
         return float(getattr(found, "latency_s", None) or found.time_s) if place[-4:] != "_bit" else 0.0, causes["link"]
 
     asked, value = GPU | {"generate": 2, "batch": 2, "tp": 4}, KEYS[place]
-    served = GPU | {"arrivals": "burst", "lengths": "16:2", "requests": 2, "tp": 4, "exact": True}
+    work_served: dict[str, Any] = GPU | {"arrivals": "burst", "lengths": "16:2", "requests": 2, "tp": 4, "exact": True}
     plain, changed = (pimloom.run("gpu_h100", **asked, set=some) for some in ({}, {place: value}))
     assert told(plain) != told(changed)
-    one, two = (pimloom.serve("gpu_h100", **served, set=some) for some in ({}, {place: value}))
+    pair: list[Any] = [pimloom.serve("gpu_h100", **work_served, set=some) for some in ({}, {place: value})]
+    one, two = pair
     assert (one.time_s, one.energy_by_cause_j["link"]) != (two.time_s, two.energy_by_cause_j["link"])
     work = {"model": "llama-3-8b", "generate": 2, "batch": 2, "tp": 4, "layers": 2}
     sweep = sweep_from({"system": "gpu_h100", "workload": work, "axes": {place: [value]}})

@@ -25,7 +25,8 @@ def serve_gpu(
     """Decode one token of each request, with contexts of `tokens`, on `tp` GPUs, or compute the last `new` tokens of
     each context in one pass: times as `RooflineDevice` has them, cycles are nanoseconds. Raises UserError."""
     device = RooflineDevice(system, llm, Share(tp, layers, outside=False))
-    requests, kinds, on_links, sent = batch_of(tokens.tolist(), None if new is None else new.tolist()), [], 0, Sent()
+    requests = batch_of(tokens.tolist(), None if new is None else new.tolist())
+    kinds, on_links, sent = list[LayerKind](), 0, Sent()
     device.check(requests)
     for group in device.groups:
         stages, operators = _times(device, requests, group[0])

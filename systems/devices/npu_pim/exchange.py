@@ -34,7 +34,8 @@ def exchange(
     Operators of the NPU wait for an all-reduce, PIM does not: a stage becomes longer where NPU and all-reduces together
     outlast it. What the memory would gain from an NPU that waits is left out.
     """
-    found = Exchange(*(dict.fromkeys(stages, 0) for _ in range(3)), dict.fromkeys(stages, 0.0))
+    none, free = dict.fromkeys(stages, 0), dict.fromkeys(stages, 0.0)
+    found = Exchange(dict(none), dict(none), dict(none), free)
     fabric = shard.system.fabric(shard.tp, "the system")
     for name, sums in talk.items():
         if not shard.rules.devices_talk or not sums:
