@@ -49,7 +49,7 @@ BANK = "the area of a second row buffer, which {} does not report; pimloom repor
 AT_REST = "power at rest, which {} does not charge; pimloom serve does"
 OF_OTHERS: Mapping[str, Mapping[str, Mapping[str, str]]] = {  # kind, place: why, of commands that do not read it
     "run": {"pim": {"dram.current.IDD2N": AT_REST}, "roofline": {"idle_w": AT_REST}},
-    "serve": {},
+    "serve": {"pim": {"workload.lm_head": "{} has it by --lm-head or --no-lm-head; set that"}},
 }
 AREAS: Mapping[str, Mapping[str, str]] = {  # what neither `run` nor `serve` reports
     "pim": {"npu.area_mm2": AREA},

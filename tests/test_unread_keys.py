@@ -1,16 +1,27 @@
 """Keys of AttAcc, CENT and Duplex that would change nothing are refused; those beside them change what they say."""
 
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
 import pytest
 
+from pimloom.arch import unread
 from pimloom.arch.aim_file import load_aim
 from pimloom.arch.cent import CentSystem
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import load_llm
+from pimloom.arch.load import read_sheet, tree_of
+from pimloom.arch.names import find
 from pimloom.arch.system import load_system
 from pimloom.energy.cent import Counted, Token, energies_pj
 from pimloom.systems.devices.area import area_of_all_mm2
 from pimloom.systems.devices.attacc.boxed import boxed
 from pimloom.systems.devices.cent.placed import placed
+from tests.command import call
+from tests.slow import slow
 
 LLAMA = load_llm("llama-2-7b")
 
@@ -134,3 +145,165 @@ def test_area_of_duplex_is_what_its_logic_dies_get(settings: dict[str, str], tp:
 def test_area_of_attacc_is_what_its_dies_get(settings: dict[str, str], tp: int, area: float | None) -> None:
     assert area_of_all_mm2(load_system("attacc", settings), tp) == (area and pytest.approx(area))
     assert area_of_all_mm2(load_system("attacc_gpu"), tp) is None
+
+
+# Every place of every file under every command that takes it: another value changes the result, or is refused.
+
+MODEL = {
+    "model_type": "llama", "num_hidden_layers": 2, "hidden_size": 1024, "num_attention_heads": 8,
+    "num_key_value_heads": 8, "intermediate_size": 1024, "max_position_embeddings": 512, "vocab_size": 1000,
+    "rms_norm_eps": 1e-5,
+}  # fmt: skip
+RUN, SERVE = ("--prompt", "300", "--generate", "3"), ("--arrivals", "poisson:1000/s", "--lengths", "300:3")
+BATCH: dict[str, tuple[str, ...]] = {"pim_gpt": (), "cent": ()}  # requests at once
+NAMES = ("description", "kind", "type", "standard", "pim", "part", "aim", "device", "memory", "link", "network")
+REFUSED = re.compile("not read|does not read it|has no stacks|no such key")
+AGREE = re.compile(  # a part is one of numbers that fit each other: what does not is refused
+    r"banks x rows|a burst carries|lanes x element_bits|has one command bus|expected at least tRAS|expected a power of"
+    r"|expected true or false|expected more than"
+)
+ALONE = {  # what one device, or so short a run, cannot feel: why
+    "domain": "of one device", "collective_us": "of one device", "topology": "of one device",
+    "dram.timing.tRAS": "its sum with tRP is tRC, which binds", "dram.timing.tRC": "tRAS + tRP bind",
+    "gpu.l2_bytes": "the largest matrices fit", "stacks.pipelined": "projections that hide nothing here",
+    "dram.timing.tRFC": "shorter than an interval of refresh", "dram.timing.tREFI": "longer than the run",
+    "dram.one_bus": "no two commands meet",
+}  # fmt: skip
+
+
+def leaves(tree: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted places of a file and what stands there."""
+    if isinstance(tree, dict):
+        for key, below in tree.items():
+            yield from leaves(below, f"{place}.{key}" if place else key)
+    else:
+        yield place, tree
+
+
+def others(value: Any) -> list[str]:
+    """Other values that might stand there, far and near."""
+    if isinstance(value, bool):
+        return [str(not value).lower()]
+    if isinstance(value, int):
+        return [str(n) for n in (value * 2, value // 2, 1, value + 1, value * 8, value * 100, 1000) if n != value]
+    if isinstance(value, float):
+        return [repr(value * by) for by in (2, 0.5, 1.01, 1e-5, 1e4)]
+    if isinstance(value, str) and (found := re.fullmatch(r"([\d.]+) ?(\w+)", value)):
+        number, unit = float(found[1]), found[2]
+        return [f"{number * by:g} {unit}" for by in (2, 8, 40, 0.5, 1.5, 400)] + [f"{n} {unit}" for n in (7, 60, 900)]
+    return ["7", "0.5"] if value is None else []
+
+
+def places_of(system: str) -> dict[str, Any]:
+    """Those of a system's file, and of the parts that it names, where a user would set them."""
+    tree = tree_of(read_sheet(find("systems", system)))
+    found = dict(leaves(tree))
+    for place, name in [(place, name) for place, name in found.items() if place.rpartition(".")[2] == "part"]:
+        path = str(find("systems", system).parent / name) if name.endswith(".yaml") else name
+        below = place.removesuffix("part")
+        found |= {f"{below}{inner}": value for inner, value in leaves(tree_of(read_sheet(find("parts", path))))}
+        found |= {f"{below}devices": 1, f"{below}one_bus": False}
+    return {place: value for place, value in found.items() if place.rpartition(".")[2] not in NAMES}
+
+
+def answer(*arguments: str) -> Any:
+    """What a command says, without its digest; the error if it refuses."""
+    done = call(*arguments, "--json", "-", "--quiet")
+    if done.code:
+        return done.err
+    found = json.loads(done.out)
+    own = ("spec_digest", "version", "wall_s", "requests_per_s")
+    return {key: value for key, value in found.items() if key not in own}
+
+
+def quiet(command: Sequence[str], places: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Places whose other values are taken and change nothing, and those values."""
+    plain, found = answer(*command), dict[str, list[str]]()
+    assert isinstance(plain, dict), plain
+    for place, value in places.items():
+        same, said = list[str](), list[str]()
+        for text in others(value):
+            other = answer(*command, "--set", f"{place}={text}")
+            if isinstance(other, str) and not REFUSED.search(other):
+                said.append(other)
+            elif other != plain:
+                break
+            else:
+                same.append(text)
+        else:
+            if same and not any("memor" in one or "need" in one or "holds" in one for one in said):
+                found[place] = same
+            elif said and not same and not any(AGREE.search(one) for one in said):
+                found[place] = said
+    return {place: same for place, same in found.items() if not any(place.endswith(key) for key in ALONE)}
+
+
+def command_of(folder: Path, command: str, system: str) -> list[str]:
+    (folder / "model.json").write_text(json.dumps(MODEL))
+    many = BATCH.get(system, ("--batch", "2") if command == "run" else ())
+    work = [*RUN, *many] if command == "run" else [*SERVE, "--requests", "3"]
+    return [command, system, "--model", str(folder / "model.json"), *work]
+
+
+@pytest.mark.parametrize(("command", "system"), [
+    ("run", "t4"), ("run", "gpu_a100"), ("serve", "t4"), ("serve", "gpu_h100"),
+    *(slow(command, system) for command in ("run", "serve") for system in (
+        "pim_gpt", "attacc", "attacc_gpu", "attacc_host", "neupims", "npu_pim", "npu_only", "cent", "duplex",
+        "xeon_6154", "examples/systems/phone.yaml", "examples/systems/pim_card.yaml",
+        "examples/systems/hbm3_npu.yaml",
+    )),
+])  # fmt: skip
+def test_every_place_changes_the_result_or_is_refused(command: str, system: str, tmp_path: Path) -> None:
+    assert quiet(command_of(tmp_path, command, system), places_of(system)) == {}
+
+
+@pytest.mark.parametrize("part", ["gddr6_pim_gpt", slow("ddr4_3200"), slow("hbm2_2400"), slow("lpddr5_6400")])
+def test_every_place_of_a_part_under_a_trace(part: str) -> None:
+    places = {f"dram.{place}": value for place, value in leaves(tree_of(read_sheet(find("parts", part))))}
+    wanted = {place: value for place, value in places.items() if place.rpartition(".")[2] not in NAMES}
+    energies = {place: value for place, value in wanted.items() if place.count(".") == 1 or "timing" not in place}
+    command = ["trace", part, "--pattern", "random-rw", "--requests", "100", "--idle", "30000"]
+    assert quiet(command, energies) == {}
+
+
+def test_a_key_that_nothing_reads_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test bites: without the rule, kernels that cost nothing are taken and change nothing."""
+    monkeypatch.setitem(cast(Any, unread.BY_KIND), "roofline", lambda system: ())
+    found = quiet(command_of(tmp_path, "run", "gpu_a100"), {"kernels_per_layer": 24, "power_w": 400.0})
+    assert list(found) == ["kernels_per_layer"]
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    ("run pim_gpt --set dram.timing.nMODCH=9nCK", "binds no command"),
+    ("run pim_gpt --set npu.area_mm2=2", "an area, which run does not report"),
+    ("serve gpu_a100 --set kernels_per_layer=3", "not read with launch_us=0"),
+    ("run gpu_a100 --set idle_w=3", "power at rest"),
+    ("serve attacc_gpu --set dram.timing.tRP=9nCK", "attacc_gpu has no stacks"),
+    ("run npu_only --set packing.constants=derived", "there is no PIM"),
+    ("run examples/systems/pim_card.yaml --set memories.card.io_pj_per_bit=1", "set that"),
+    ("run examples/systems/phone.yaml --set memories.dram.pim_unit.mac_power_mw=1", "units.pim.power_w; set that"),
+    ("run examples/systems/phone.yaml --set memories.dram.VDD=1V", "gives no currents"),
+    ("run duplex --set device.logic_die_mm2=9", "an area, which run does not report"),
+])  # fmt: skip
+def test_keys_that_change_nothing_are_refused_by_the_command(arguments: str, said: str, tmp_path: Path) -> None:
+    command, system, _, setting = arguments.split()
+    setting = re.sub(r"(\d)(nCK|V)$", r"\1 \2", setting)
+    done = call(*command_of(tmp_path, command, system), "--set", setting)
+    assert done.code == 2 and done.err.startswith(f"pimloom: --set {setting.partition('=')[0]}: ") and said in done.err
+
+
+@pytest.mark.parametrize(("setting", "said"), [
+    ("dram.pim_unit.mac_power_mw=1", "no command of PIM"), ("dram.timing.nMODCH=9 nCK", "no command of PIM"),
+    ("dram.io_pj_per_bit=9", ""), ("controller.page_timeout_ck=9", "page=open"),
+    ("controller.refresh=none", ""),
+])  # fmt: skip
+def test_a_trace_refuses_what_it_does_not_read(setting: str, said: str) -> None:
+    done = call("trace", "gddr6_pim_gpt", "--pattern", "random", "--requests", "50", "--set", setting, "--json", "-")
+    assert done.code == (2 if said else 0) and said in done.err
+
+
+@pytest.mark.parametrize("setting", ["dram.io_pj_per_bit=9", "dram.VDD=2 V", "dram.timing.tRFC=300 nCK"])
+def test_host_instructions_have_no_energy_and_no_refresh(setting: str, tmp_path: Path) -> None:
+    (tmp_path / "p.aim").write_text("AiM EOC\n")
+    done = call("aim", tmp_path / "p.aim", "--set", setting)
+    assert done.code == 2 and done.err.startswith(f"pimloom: --set {setting.partition('=')[0]}: not read")
