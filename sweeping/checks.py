@@ -19,6 +19,13 @@ TRIED = 64  # values of an axis until its place takes one (of more, which takes 
 
 def check_points(base: Base, sweep: Sweep) -> None:
     """Raise UserError for a place that does not exist, and for values that no point of the sweep can have."""
+    for name, own in base.systems.items():
+        try:
+            check_points(own, sweep.alone(name))
+        except UserError as error:
+            raise UserError(f"{name}: {error}") from None
+    if base.systems:
+        return
     _check_names(base, sweep)
     for axis in sweep.axes:
         if not axis.values:

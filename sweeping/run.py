@@ -158,7 +158,11 @@ def facts_of(sweep: Sweep, base: Base, options: Options) -> dict[str, object]:
 
 def inputs_of(source: Path | Mapping[str, Any], base: Base) -> list[str]:
     """Absolute paths of the files that a sweep was read from, so that no export takes the place of one."""
-    named = [base.system.path, *(sheet.path for sheet in base.parts.values()), *base.models, *base.requests]
+    named = [
+        path
+        for each in base.each
+        for path in (each.system.path, *(part.path for part in each.parts.values()), *each.models, *each.requests)
+    ]
     paths = [Path(name) for name in ([] if isinstance(source, Mapping) else [source]) + named]
     files = {path / "config.json" if path.is_dir() else path for path in paths}
     return sorted(str(path.resolve()) for path in files if path.is_file())

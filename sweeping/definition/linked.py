@@ -11,7 +11,7 @@ from pimloom.sweeping.definition.axes import axis_of, check_place
 from pimloom.sweeping.definition.sweep import WORKLOAD, Axis
 
 _NAME = re.compile(r"(?!__)[A-Za-z][A-Za-z0-9_]{0,99}", re.ASCII)
-_SETS = re.compile(r"axes\..+\.set")
+_SETS = re.compile(r"axes\..+\.set|set\..+|workload\.\w+")
 _KEYS = ("values", "unit", "set")
 
 

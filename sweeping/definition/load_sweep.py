@@ -3,7 +3,7 @@
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from pimloom.arch.document import Document, read_text
+from pimloom.arch.document import Document, read_text, short
 from pimloom.arch.error import UserError, one_line
 from pimloom.arch.load import struct_of
 from pimloom.arch.name_units import capacity
@@ -21,7 +21,7 @@ from pimloom.sweeping.definition.expression import parse, parse_constraint
 from pimloom.sweeping.definition.grid import MOST_POINTS
 from pimloom.sweeping.definition.linked import FreePlaces, check_apart, is_linked, linked_axis, setting
 from pimloom.sweeping.definition.ranges import MOST_VALUES, counted
-from pimloom.sweeping.definition.sweep import ARRIVING, WORKLOAD, Axis, Direction, Method, Scalar, Sweep
+from pimloom.sweeping.definition.sweep import ARRIVING, SYSTEM, WORKLOAD, Axis, Direction, Method, Scalar, Sweep
 
 LARGEST_BYTES = MIB  # of a sweep file
 LONGEST_NAME = 100
@@ -31,10 +31,13 @@ _LARGEST_BATCH = 10_000
 _DIRECTIONS: tuple[Direction, ...] = ("min", "max")
 
 
+_System = Annotated[str, Meta(min_length=1, max_length=1000)]
+
+
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The keys of a sweep file. What `Any` holds is checked here, with places that have dots in them."""
 
-    system: Annotated[str, Meta(min_length=1, max_length=1000)]
+    system: _System | Annotated[list[_System], Meta(min_length=1)]
     workload: dict[str, Any] = {}
     axes: dict[str, Any] = {}
     set: dict[str, Any] = {}
@@ -77,12 +80,15 @@ def read_sweep(text: str, file: str) -> Sweep:
         raise UserError(f"{said}; cut it in several sweeps, or give ranges instead of lists")
     document = Document(file, text, free=FreePlaces())
     given = struct_of(document, _File)
-    fixed, axes = _axes(document, given)
+    systems = tuple(given.system) if isinstance(given.system, list) else ()
+    fixed, axes, own = _axes(document, given, systems)
+    places = {place for axis in axes for place in axis.sets or [axis.place]}
+    settings, own_settings = _set(document, given.set, places, systems)
     sweep = Sweep(
         name=_name(document, given.name, Path(file).stem),
-        system=given.system,
+        system=", ".join(systems) if systems else str(given.system),
         workload=fixed,
-        set=_set(document, given.set, {place for axis in axes for place in axis.sets or [axis.place]}),
+        set=settings,
         axes=axes,
         constraints=_constraints(document, given.constraints),
         objectives=_objectives(document, given.objectives),
@@ -90,6 +96,7 @@ def read_sweep(text: str, file: str) -> Sweep:
         budget=given.budget,
         batch=given.batch or _BATCH[given.method],
         seed=given.seed,
+        by_system={name: (own_settings[name], own[name]) for name in systems},
     )
     _check_method(document, sweep, given.batch)
     return sweep
@@ -106,14 +113,24 @@ def _plain(value: Any) -> Any:
     return list(value)
 
 
-def _axes(document: Document, given: _File) -> tuple[dict[str, Scalar], tuple[Axis, ...]]:
-    """What is fixed of the workload, and all axes, those of the workload first."""
+Own = dict[str, dict[str, Any]]  # of each of several systems
+
+
+def _axes(
+    document: Document, given: _File, systems: Sequence[str]
+) -> tuple[dict[str, Scalar], tuple[Axis, ...], Own]:
+    """What is fixed of the workload, and all axes, that of systems and those of the workload first; and what each of
+    several systems has of the workload for itself."""
     _check_size(document, given)
     fixed: dict[str, Scalar] = {}
-    axes: dict[str, Axis] = {}
+    axes: dict[str, Axis] = {SYSTEM: axis_of(document, SYSTEM, SYSTEM, list(systems))} if systems else {}
+    own: Own = {name: {} for name in systems}
     for key, value in given.workload.items():
         at = f"workload.{key}"
-        if isinstance(value, list | dict):
+        if isinstance(value, dict) and not own.keys().isdisjoint(value):
+            for name, each in _of_systems(document, at, value, systems).items():
+                own[name][key] = each
+        elif isinstance(value, list | dict):
             axes[WORKLOAD + key] = axis_of(document, at, WORKLOAD + key, value)
         elif value is None:
             document.fail(at, "expected a number, a text, true or false, or a list of them, got nothing")
@@ -130,13 +147,28 @@ def _axes(document: Document, given: _File) -> tuple[dict[str, Scalar], tuple[Ax
         axes = {place: replace(axis, served=True) for place, axis in axes.items()}
     if not axes:
         document.fail("", "expected at least one axis: a list or a range in `axes`, or a list in `workload`")
-    return fixed, tuple(axes.values())
+    return fixed, tuple(axes.values()), own
+
+
+def _of_systems(
+    document: Document, at: str, value: Mapping[str, Any], systems: Sequence[str]
+) -> dict[str, Scalar]:
+    """A value for each of several systems. Raises UserError."""
+    if wrong := set(value) ^ set(systems):
+        name = min(wrong)
+        said = f"no value for {name}" if name in systems else f"{short(name)!r} is no system of the sweep"
+        document.fail(at, f"expected a value for each of {', '.join(systems)}; {said}")
+    for name, each in value.items():
+        if isinstance(each, list | dict) or each is None:
+            document.fail(f"{at}.{name}", f"expected one value, got {document.shown[f'{at}.{name}']}")
+    return dict(value)
 
 
 def _check_size(document: Document, given: _File) -> None:
     """Refuse, before any value is made, a grid of too many points or a search among too many values."""
     counts = {f"axes.{place}": count_values(written) for place, written in given.axes.items()}
     counts |= {f"workload.{key}": count_values(value) for key, value in given.workload.items()}
+    counts |= {SYSTEM: len(given.system)} if isinstance(given.system, list) else {}
     largest = max(counts, key=lambda at: counts[at], default="")
     grid = given.method == "grid"
     total, most = (math.prod(counts.values()), MOST_POINTS) if grid else (sum(counts.values()), MOST_VALUES)
@@ -146,10 +178,22 @@ def _check_size(document: Document, given: _File) -> None:
         document.fail(largest, f"{said}: choose fewer{remedy}")
 
 
-def _set(document: Document, given: dict[str, Any], axes: set[str]) -> dict[str, str]:
+def _set(
+    document: Document, given: dict[str, Any], axes: set[str], systems: Sequence[str]
+) -> tuple[dict[str, str], Own]:
+    """What is set in all systems, and in each of several alone."""
+    own: Own = {name: {} for name in systems}
+    for name in systems:
+        if isinstance(mine := given.get(name), dict):
+            own[name] = _texts(document, f"set.{name}", mine, axes)
+    shared = {place: value for place, value in given.items() if not (place in own and isinstance(value, dict))}
+    return _texts(document, "set", shared, axes), own
+
+
+def _texts(document: Document, below: str, given: dict[str, Any], axes: set[str]) -> dict[str, str]:
     texts = {}
     for place, value in given.items():
-        at = f"set.{place}"
+        at = f"{below}.{place}"
         check_place(document, at, place)
         if place in axes:
             document.fail(at, f"{place} is an axis too, expected it in one of `set` and `axes`")

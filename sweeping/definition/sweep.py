@@ -1,9 +1,10 @@
 """What a sweep file says, as values: a system, a workload, axes, constraints, objectives, a method."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
+SYSTEM = "system"  # the axis of a sweep over several systems
 WORKLOAD = "workload."  # before a key of the workload that is an axis
 
 # What is to be done; the other keys of the workload say on how many devices, by which rule, or how exactly.
@@ -77,6 +78,8 @@ class Sweep:
     """A checked sweep file. Objectives: column or expression -> direction; constraints: texts such as `power_w < 75`.
 
     workload: what is fixed of the workload; a list in the file is an axis `workload.KEY`. set: fixed `--set` values.
+    system: of several the names, and `system` is an axis. by_system: of several what is set in one of them alone, and
+    keys of the workload that each has for itself, as (set, workload).
     budget: most points of a search, None for a grid. batch: points of a search that are chosen before any of them is
     known, so that a search does not depend on how many workers there are.
     """
@@ -92,6 +95,19 @@ class Sweep:
     budget: int | None
     batch: int
     seed: int
+    by_system: Mapping[str, tuple[Mapping[str, str], Mapping[str, Scalar]]] = field(default_factory=dict, hash=False)
+
+    def alone(self, system: str) -> "Sweep":
+        """The same of one of its systems."""
+        own_set, own_workload = self.by_system[system]
+        return replace(
+            self,
+            system=system,
+            axes=tuple(axis for axis in self.axes if axis.place != SYSTEM),
+            set={**self.set, **own_set},
+            workload={**self.workload, **own_workload},
+            by_system={},
+        )
 
     @property
     def column_of(self) -> Mapping[str, str]:

@@ -39,7 +39,7 @@ def evaluate(base: Base, point: Mapping[str, Scalar], known: Known | None = None
     began, error, found = time.perf_counter(), None, None
     known = known or Known()
     try:
-        found = _simulated(base, point, known)
+        found = _simulated(*base.of(point), known)
     except UserError as said:
         error = one_line(said)
     except Exception as fault:

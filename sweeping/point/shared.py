@@ -12,7 +12,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.load import Sheet, read_sheet, tree_of
 from pimloom.arch.system import System, find, kind_of, part_places, part_sheet, resolve
-from pimloom.sweeping.definition.sweep import WORKLOAD, Axis, Scalar, Sweep
+from pimloom.sweeping.definition.sweep import SYSTEM, WORKLOAD, Axis, Scalar, Sweep
 from pimloom.sweeping.point import serving
 from pimloom.sweeping.point.code import code_digest
 from pimloom.sweeping.point.linked import Linked, linked_of
@@ -31,6 +31,7 @@ class Base(msgspec.Struct, frozen=True, dict=True):
     models, requests, traces: all that points may name, by name. set, workload: what is fixed. units: place of each
     axis -> unit of its numbers; types: -> type of its values, since 8, 8.0 and '8' are three. linked: linked axes by
     name; their values are names of what they set.
+    systems: of a sweep over several, the base of each without the axis `system`; `system` is the first of them then.
     No digest depends on the order of a mapping. code: see `code_digest`.
     """
 
@@ -48,6 +49,7 @@ class Base(msgspec.Struct, frozen=True, dict=True):
     linked: dict[str, Linked] = {}
     parts_at: dict[str, list[str]] = {}
     traces: dict[str, Trace] = {}
+    systems: dict[str, "Base"] = {}
 
     @cached_property
     def head(self) -> str:
@@ -69,6 +71,8 @@ class Base(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def named(self) -> tuple[str, ...]:
         """The axes whose values are names of something that the base holds, in an order of their own."""
+        if self.systems:
+            return tuple(dict.fromkeys([SYSTEM, *(place for base in self.systems.values() for place in base.named)]))
         return tuple(p for p in sorted(self.units) if p in self.linked or p.removeprefix(WORKLOAD) in self.choices)
 
     @cached_property
@@ -96,6 +100,10 @@ class Base(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def possible(self) -> list[Column]:
         """What the system has data for, whatever the axes are called."""
+        if self.systems:
+            found = {column.name: column for base in reversed(self.systems.values()) for column in base.possible}
+            order = dict.fromkeys(column.name for base in self.systems.values() for column in base.possible)
+            return [found[name] for name in order]
         if self.served:
             return serving.columns(self.kind in ("pim", "npu_pim") and "energy" in tree_of(self.system))
         return columns_of(self.kind, tree_of(self.system), batched=self.batched, prompts=self.prompts)
@@ -134,11 +142,26 @@ class Base(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def leaves_prompts_out(self) -> bool:
         """Whether points have prompts that are taken as there, which `pimloom run` computes."""
+        if self.systems:
+            return any(base.leaves_prompts_out for base in self.systems.values())
         return self.decodes and ("prompt" in self._axes or bool(self.workload.get("prompt")))
 
     @cached_property
     def _axes(self) -> list[str]:
         return [place.removeprefix(WORKLOAD) for place in self.units if place.startswith(WORKLOAD)]
+
+    @property
+    def each(self) -> "tuple[Base, ...]":
+        """The bases of all systems, or this one."""
+        return tuple(self.systems.values()) or (self,)
+
+    def of(self, point: Mapping[str, Scalar]) -> "tuple[Base, Mapping[str, Scalar]]":
+        """The base of a point's system, and the point without it. Raises UserError for a system that is not there."""
+        if not self.systems:
+            return self, point
+        if (name := point.get(SYSTEM)) not in self.systems:
+            raise UserError(f"system: expected one of {', '.join(self.systems)}, got {name}")
+        return self.systems[str(name)], {place: value for place, value in point.items() if place != SYSTEM}
 
     def part(self, name: str) -> Sheet:
         """The text of a part. Raises UserError for one that no point names."""
@@ -168,6 +191,8 @@ class Base(msgspec.Struct, frozen=True, dict=True):
 
 def base_of(sweep: Sweep) -> Base:
     """Read all files that points of the sweep may need. Raises UserError."""
+    if sweep.by_system:
+        return _of_several(sweep)
     if "=" in sweep.system:
         raise UserError(f"system {sweep.system}: expected one; pools of several are a key, workload.pools")
     sheet = read_sheet(find("systems", sweep.system))
@@ -198,6 +223,25 @@ def base_of(sweep: Sweep) -> Base:
     )
 
 
+def _of_several(sweep: Sweep) -> Base:
+    """The base of a sweep over several systems. Raises UserError."""
+    bases = dict[str, Base]()
+    for name in sweep.by_system:
+        try:
+            bases[name] = base_of(sweep.alone(name))
+        except UserError as error:
+            raise UserError(f"{name}: {error}") from None
+    first = next(iter(bases.values()))
+    return msgspec.structs.replace(
+        first,
+        units={axis.place: axis.unit for axis in sweep.axes},
+        types={SYSTEM: "str", **first.types},
+        set=dict(sweep.set),
+        workload=dict(sweep.workload),
+        systems=bases,
+    )
+
+
 def _check_device(kind: str, sweep: Sweep, sheet: Sheet) -> None:
     """Raise UserError for a device in a file of its own: a point holds texts of systems and parts alone."""
     if not (places := DEVICES.get(kind, ())):
@@ -221,6 +265,8 @@ def digest_of(base: Base, point: Mapping[str, Scalar]) -> str:
 
     Only the axes in `Base.named` matter.
     """
+    if base.systems:
+        return digest_of(*base.of(point)) if point.get(SYSTEM) in base.systems else ""
     names = tuple(point.get(place) for place in base.named)
     if (found := base.digests.get(names)) is None:
         found = base.digests[names] = _digest((base.head, _behind(base, dict(zip(base.named, names, strict=True)))))

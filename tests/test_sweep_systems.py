@@ -1,0 +1,100 @@
+"""One sweep over several systems: rows name the system, and are those of a sweep of each."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import pimloom
+from pimloom.arch.error import UserError
+from pimloom.sweeping.checks import check_points
+from pimloom.sweeping.definition.grid import grid_points
+from pimloom.sweeping.definition.load_sweep import sweep_from
+from pimloom.sweeping.point.evaluate import evaluate
+from pimloom.sweeping.point.shared import Base, base_of
+
+BOTH = ["gpu_a100", "gpu_h100"]
+EQUAL: dict[str, Any] = {
+    "system": BOTH,
+    "workload": {"model": "gpt2", "batch": [1, 8], "prompt": 64, "generate": 4, "chunk": 512},
+    "objectives": {"latency_s": "min", "energy_j": "min"},
+}
+SERVED: dict[str, Any] = {
+    "system": BOTH,
+    "workload": {
+        "model": "gpt2", "arrivals": "poisson:50/s", "requests": 20, "lengths": "64:8", "batch": [4],
+        "price": {"gpu_a100": 1.29, "gpu_h100": 2.69},
+    },
+    "objectives": {"tokens_per_usd": "max"},
+}  # fmt: skip
+
+
+def rows(mapping: dict[str, Any]) -> list[dict[str, Any]]:
+    """Of all points, as a worker makes them: it has the base as JSON."""
+    sweep = sweep_from(mapping)
+    base = base_of(sweep)
+    check_points(base, sweep)
+    sent = msgspec.json.decode(msgspec.json.encode(base), type=Base)
+    return [evaluate(sent, point).row for point in grid_points(sweep)]
+
+
+def test_rows_are_those_of_each_system() -> None:
+    found = rows(EQUAL)
+    assert [(row["system"], row["workload.batch"]) for row in found] == [(name, n) for name in BOTH for n in (1, 8)]
+    for name in BOTH:
+        alone = rows(EQUAL | {"system": name})
+        mine = [row for row in found if row["system"] == name]
+        for column in ("error", "latency_s", "energy_j", "spec_digest"):
+            assert [row[column] for row in mine] == [row[column] for row in alone]
+        assert "system" not in alone[0]
+    assert len({row["base_digest"] for row in found}) == 2 and len({row["point"] for row in found}) == 4
+
+
+def test_a_sweep_goes_on_where_it_ended(tmp_path: Path) -> None:
+    first = pimloom.sweep(EQUAL, out=tmp_path / "s", workers=1)
+    again = pimloom.sweep(EQUAL, out=tmp_path / "s", workers=1)
+    assert first["error"].isna().all() and again["finished_utc"].tolist() == first["finished_utc"].tolist()
+    best = first[first["workload.batch"] == 8].sort_values("latency_s").iloc[0]
+    assert best["system"] == "gpu_h100" and best["pareto"]
+    with pytest.raises(UserError, match="holds another sweep"):
+        pimloom.sweep(EQUAL | {"system": [*BOTH, "npu_only"]}, out=tmp_path / "s", workers=1)
+
+
+def test_each_system_has_its_price_and_its_settings() -> None:
+    set_in_one = rows(SERVED | {"set": {"gpu_h100": {"power_w": 350}}})
+    plain = rows(SERVED)
+    assert [row["usd_per_h"] for row in plain] == [1.29, 2.69]
+    assert plain[0]["spec_digest"] == set_in_one[0]["spec_digest"]
+    assert plain[1]["energy_j"] > set_in_one[1]["energy_j"]
+
+
+def test_results_that_one_system_lacks_are_empty_there() -> None:
+    """A place of one system alone is refused as an axis, by the name of the system that lacks it."""
+    work: dict[str, Any] = {"model": "gpt2", "batch": [1], "prompt": 8, "generate": 2, "chunk": 64, "layers": 1}
+    gpu, npu = rows(EQUAL | {"system": ["gpu_a100", "npu_only"], "workload": work})
+    assert gpu["error"] is None and npu["error"] is None
+    assert gpu["area_mm2"] is None and npu["area_mm2"] > 0
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"axes": {"npu.clock_mhz": [500, 900]}}, "gpu_a100: .*npu.clock_mhz"),
+        ({"system": ["gpu_a100", "nothing"]}, "nothing"),
+        ({"system": ["gpu_a100", "gpu_a100"]}, "stands twice"),
+        ({"system": []}, "system"),
+        ({"set": {"gpu_h100": {"nothing": 1}}}, "gpu_h100: .*nothing"),
+        (
+            {"workload": SERVED["workload"] | {"price": {"gpu_a100": 1.29}}},
+            "expected a value for each of gpu_a100, gpu_h100; no value for gpu_h100",
+        ),
+        (
+            {"workload": SERVED["workload"] | {"price": {"gpu_a100": 1, "gpu_h100": 2, "cent": 1}}},
+            "'cent' is no system of the sweep",
+        ),
+    ],
+)
+def test_what_one_system_lacks_is_refused_by_its_name(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        rows(EQUAL | change)
