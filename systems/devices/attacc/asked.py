@@ -61,8 +61,8 @@ def box_work(system: System, llm: LlmSpec, asked: Asked) -> Work[AttAccOutcome]:
         if not isfinite((step_s or 0) + prefill_s + (step_j or 0) + prefill_j):
             raise UserError(f"{system.name}: time or energy of a step is beyond all numbers; raise rates and clocks")
         outcome = AttAccOutcome(
-            system=asked.system,
-            model=asked.model,
+            system=system.name,
+            model=llm.name,
             fidelity=fidelity,
             gpus=spec.gpus,
             stacks=spec.gpus * spec.stacks.each,

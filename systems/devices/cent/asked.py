@@ -58,7 +58,7 @@ def request_work(system: System, llm: LlmSpec, asked: Asked) -> Work[CentOutcome
         if not isfinite(sum(figures)):
             said = "time or energy of a token is beyond all numbers; raise rates and clocks"
             raise UserError(f"{system.name}: {said}")
-        outcome = _outcome(asked, system, found, contexts, costs, every, whole, digest, time.perf_counter() - start)
+        outcome = _outcome(system, llm, found, contexts, costs, every, whole, digest, time.perf_counter() - start)
         spans = token_spans([costs[len(costs) // 2]])
         outcome.showing(lambda: Shown(system.name, None, Run(end_ps=spans[-1].end_ps, spans=spans)))
         return outcome
@@ -103,8 +103,8 @@ def _context(asked: Asked) -> int:
 
 
 def _outcome(
-    asked: Asked,
     system: System,
+    llm: LlmSpec,
     found: Placed,
     contexts: Sequence[int],
     costs: Sequence[TokenCost],
@@ -121,8 +121,8 @@ def _outcome(
 
     by_cause = {cause: mean(cost.energy_pj[cause] * J_PER_PJ for cost in costs) for cause in costs[0].energy_pj}
     return CentOutcome(
-        system=asked.system,
-        model=asked.model,
+        system=system.name,
+        model=llm.name,
         fidelity="released" if found.released else "physical",
         devices=found.system.devices,
         used_devices=found.used_devices,
