@@ -184,6 +184,12 @@ def test_measured_all_reduces_take_no_less(name: str, measured: dict[int, float]
         assert (0.65 if n_bytes <= 4096 else 0.2) < ours / us <= 1
 
 
+def test_serve_says_what_energy_is_not_known() -> None:
+    asked = "serve gpu_h100 --model llama-3-70b --layers 1 --tp 16 --arrivals burst --lengths 4:2 --requests 1"
+    done = call(*asked.split())
+    assert done.code == 0 and "energy is without network.pj_per_bit, which is not known" in done.err
+
+
 def test_one_link_has_one_set_of_numbers() -> None:
     """Whoever has NVLink 3 or 4 has those of its file; pools take the same."""
     named = {name: parse_link(name) for name in named_links()}

@@ -13,6 +13,7 @@ from pimloom.systems.devices.device import Device, Share, device_of
 from pimloom.systems.devices.rest import power_at_rest_w
 from pimloom.systems.devices.routing import routing_notes
 from pimloom.systems.devices.traits import devices_of, has_outside, settled, traits
+from pimloom.systems.devices.without_energy import unknown_links
 from pimloom.systems.serving.asked import layers_of
 from pimloom.systems.serving.devices import tp_of
 from pimloom.systems.serving.online.channels import channels_of, rows_of
@@ -95,10 +96,11 @@ def prepared(
     plan = Plan(*clock, wanted.exact, wanted.sample, wanted.seed, transform, requests.clients,
                 price_error=wanted.price_error)  # fmt: skip
     found = service(device, requests, plan, slo, _named(wanted, system, llm, requests, plan, lm_head, more or {}))
+    unknown = [f"energy is without {place}, which is not known" for place in unknown_links(system, wanted.tp)]
     usd = _usd_per_h(wanted, devices_of(system, wanted.tp), transform.apart if transform else None)
     if limits.prefix and windowed(llm, share.layers):
         notes = (*notes, PREFIX_KEEPS_ALL)
-    notes = (*(transform.notes if transform else ()), *notes, *routing_notes(system, llm))
+    notes = (*(transform.notes if transform else ()), *notes, *routing_notes(system, llm), *unknown)
     return found._replace(rest_w=power_at_rest_w(system, wanted.tp), usd_per_h=usd, notes=notes, system=system)
 
 
