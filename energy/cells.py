@@ -22,7 +22,7 @@ MOST_CELLS = 2  # that a sentence names
 Bound = Literal["estimate", "upper", "lower", "neither"]
 
 
-class Cell(msgspec.Struct, frozen=True, kw_only=True):
+class EnergyCell(msgspec.Struct, frozen=True, kw_only=True):
     """What a ledger has of a cell, or of several cells with one figure.
 
     j: energy of all devices [J]; None where there is no figure of this cell alone. source: of WEAKEST, the class of its
@@ -44,7 +44,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
         return self.j is not None or bool(self.within)
 
 
-Cells = Mapping[str, Cell]  # CELLS in their order, then figures of several cells by `key_of`
+Cells = Mapping[str, EnergyCell]  # CELLS in their order, then figures of several cells by `cells_key`
 
 
 class Spent(NamedTuple):
@@ -58,25 +58,31 @@ class Spent(NamedTuple):
     without: tuple[str, ...] = ()
 
 
-def key_of(cells: Sequence[str]) -> str:
+def cells_key(cells: Sequence[str]) -> str:
     """
-    >>> key_of(["dynamic compute", "static compute"]), key_of(CELLS)
+    >>> cells_key(["dynamic compute", "static compute"]), cells_key(CELLS)
     ('dynamic compute + static compute', 'whole device')
     """
     return WHOLE if set(DEVICE) <= set(cells) else " + ".join(cells)
 
 
-def ledger_of(figures: Sequence[Spent], absent: Sequence[str] = ()) -> dict[str, Cell]:
+def ledger_of(figures: Sequence[Spent], absent: Sequence[str] = ()) -> dict[str, EnergyCell]:
     """All cells. absent: parts that the system does not have."""
     by = dict[tuple[str, ...], list[Spent]]()
     for one in figures:
         by.setdefault(one.cells, []).append(one)
-    several = {key_of(cells): cells for cells in by if len(cells) > 1}
-    found = dict[str, Cell]()
+    several = {cells_key(cells): cells for cells in by if len(cells) > 1}
+    found = dict[str, EnergyCell]()
     for cell in CELLS:
         within = [key for key, cells in several.items() if cell in cells]
         none = cell.split(" ", 1)[1] in absent and not within
-        own = _cell(by[(cell,)]) if (cell,) in by else Cell(j=0.0, source=NONE, bound="estimate") if none else Cell()
+        own = (
+            _cell(by[(cell,)])
+            if (cell,) in by
+            else EnergyCell(j=0.0, source=NONE, bound="estimate")
+            if none
+            else EnergyCell()
+        )
         found[cell] = msgspec.structs.replace(own, within=within)
     return found | {key: _cell(by[cells]) for key, cells in several.items()}
 
@@ -84,11 +90,11 @@ def ledger_of(figures: Sequence[Spent], absent: Sequence[str] = ()) -> dict[str,
 WEAKEST = ("measured", "standard", "paper", "secondary", "derived", "design", "stated", "set", "recalled", "assumed")
 
 
-def _cell(figures: Sequence[Spent]) -> Cell:
+def _cell(figures: Sequence[Spent]) -> EnergyCell:
     """Several figures as one, whose source is the weakest of theirs; of bounds of both directions it has neither."""
     bounds = {one.bound for one in figures} - {"estimate"}
     both: Bound = "neither" if bounds else "estimate"
-    return Cell(
+    return EnergyCell(
         j=fsum(one.j for one in figures),
         source=max((one.source for one in figures), key=WEAKEST.index),
         where="; ".join(dict.fromkeys(one.where for one in figures)),
@@ -112,7 +118,7 @@ def bounds_of(ledger: Cells) -> set[str]:
     return {bound for bound in ("upper", "lower") if bound in found or "neither" in found}
 
 
-def total_j(ledger: Cells) -> float:
+def ledger_j(ledger: Cells) -> float:
     """All energy that has a figure."""
     return fsum(cell.j for cell in ledger.values() if cell.j is not None)
 
@@ -140,7 +146,7 @@ def ranking(ledgers: Mapping[str, Cells | None]) -> Ranking:
     groups = dict[tuple[str, ...], list[str]]()
     for name, ledger in ledgers.items():
         groups.setdefault(known_cells(ledger) if ledger else (), []).append(name)
-    sums = {name: total_j(ledger) for name, ledger in ledgers.items() if ledger}
+    sums = {name: ledger_j(ledger) for name, ledger in ledgers.items() if ledger}
     alike = [sorted(names, key=sums.__getitem__) for cells, names in groups.items() if cells and len(names) > 1]
     several = [_within(names, ledgers) for names in alike]
     if len(ledgers) == 1:
@@ -179,7 +185,7 @@ def _within(names: Sequence[str], ledgers: Mapping[str, Cells | None]) -> tuple[
     first, *others = names
     found = {name: ledgers[name] or {} for name in names}
     bounds = {name: bounds_of(ledger) for name, ledger in found.items()}
-    sums = {name: total_j(ledger) for name, ledger in found.items()}
+    sums = {name: ledger_j(ledger) for name, ledger in found.items()}
     over = f"over the same cells ({len(known_cells(found[first]))} of {len(CELLS)})"
     if sums[first] == sums[others[0]]:
         return None, f"{first} and {others[0]} need equally much energy {over}."

@@ -12,7 +12,7 @@ import pimloom
 from pimloom.arch.llm import load_llm
 from pimloom.arch.names import list_names
 from pimloom.arch.system import load_system
-from pimloom.energy.cells import CELLS, Cell, Spent, known_cells, leaves_open, ledger_of, ranking, total_j
+from pimloom.energy.cells import CELLS, EnergyCell, Spent, known_cells, leaves_open, ledger_j, ledger_of, ranking
 from pimloom.systems.devices.boundary import PLACES, energy_by_cell
 from pimloom.systems.devices.device import Share, device_of
 from pimloom.systems.devices.traits import traits
@@ -24,7 +24,7 @@ MODELS = {"cent": "llama-2-7b", "attacc": "gpt3-7b", "pim": "gpt2"}  # whole one
 COMPUTE = "dynamic compute"
 
 
-def ledger(name: str, settings: dict[str, str] | None = None) -> dict[str, Cell] | None:
+def ledger(name: str, settings: dict[str, str] | None = None) -> dict[str, EnergyCell] | None:
     """Of a decode step of one request."""
     system = load_system(name, settings or {})
     llm, tp = load_llm(MODELS.get(system.kind, "gpt2")), traits(system.kind).own_devices(system)
@@ -33,16 +33,16 @@ def ledger(name: str, settings: dict[str, str] | None = None) -> dict[str, Cell]
     if run.energy_by_cause_j is None:
         return None
     found = energy_by_cell(system, run.energy_by_cause_j, tp)
-    assert total_j(found) == pytest.approx(run.energy_j, rel=1e-12)
+    assert ledger_j(found) == pytest.approx(run.energy_j, rel=1e-12)
     return found
 
 
 @pytest.fixture(scope="module")
-def ledgers() -> dict[str, dict[str, Cell] | None]:
+def ledgers() -> dict[str, dict[str, EnergyCell] | None]:
     return {name: ledger(name) for name in (*list_names("systems"), *EXAMPLES)}
 
 
-def test_every_cell_is_a_number_with_its_source_or_unknown(ledgers: dict[str, dict[str, Cell] | None]) -> None:
+def test_every_cell_is_a_number_with_its_source_or_unknown(ledgers: dict[str, dict[str, EnergyCell] | None]) -> None:
     for name, found in ledgers.items():
         for key, cell in (found or {}).items():
             if cell.j is None:
@@ -54,7 +54,7 @@ def test_every_cell_is_a_number_with_its_source_or_unknown(ledgers: dict[str, di
     assert all(set(CELLS) <= set(found) for found in ledgers.values() if found)
 
 
-def test_a_crown_needs_the_same_known_cells(ledgers: dict[str, dict[str, Cell] | None]) -> None:
+def test_a_crown_needs_the_same_known_cells(ledgers: dict[str, dict[str, EnergyCell] | None]) -> None:
     crowned = 0
     for one, other in itertools.combinations(ledgers, 2):
         pair = {name: ledgers[name] for name in (one, other)}
@@ -63,7 +63,7 @@ def test_a_crown_needs_the_same_known_cells(ledgers: dict[str, dict[str, Cell] |
         if found.least:
             crowned += 1
             assert known[0] == known[1] and known[0]
-            assert found.least == min(pair, key=lambda name: total_j(pair[name] or {}))
+            assert found.least == min(pair, key=lambda name: ledger_j(pair[name] or {}))
         elif known[0] != known[1]:
             assert {each.cell for each in found.undecided} == known[0] ^ known[1]
             if all(pair.values()):
@@ -94,7 +94,7 @@ def test_links_at_rest_are_in_the_power_of_a_board() -> None:
     alone, linked = one.energy_by_cell or {}, two.energy_by_cell or {}
     assert alone["static links"].source == alone["dynamic links"].source == "none"
     assert linked["static links"].within == ["whole device"] and (linked["dynamic links"].j or 0) > 0
-    assert total_j(linked) == pytest.approx(2 * 400 * (two.latency_s or 0))  # two boards at their limit
+    assert ledger_j(linked) == pytest.approx(2 * 400 * (two.latency_s or 0))  # two boards at their limit
 
 
 def test_two_of_one_kind_have_a_winner() -> None:
@@ -130,7 +130,7 @@ ASIC = "dynamic compute + static compute + dynamic on-chip memory + static on-ch
     ],
 )  # fmt: skip
 def test_a_figure_moves_its_own_cells(
-    system: str, place: str, moved: set[str], ledgers: dict[str, dict[str, Cell] | None]
+    system: str, place: str, moved: set[str], ledgers: dict[str, dict[str, EnergyCell] | None]
 ) -> None:
     loaded = load_system(system)
     value: Any = loaded.part if place.startswith(("dram.current", "dram.io", "dram.pim_unit")) else loaded.spec
@@ -145,14 +145,14 @@ def test_a_figure_moves_its_own_cells(
     assert {key for key in before if before[key].j != after[key].j} == moved
 
 
-def test_sources_are_those_of_the_file(ledgers: dict[str, dict[str, Cell] | None]) -> None:
+def test_sources_are_those_of_the_file(ledgers: dict[str, dict[str, EnergyCell] | None]) -> None:
     npu, pim, gpu = (ledgers[name] or {} for name in ("neupims", "pim_gpt", "gpu_a100"))
     mine = ledger("pim_gpt", {"npu.power_mw": "300"}) or {}
     assert (npu[ARRAYS].source, npu[ARRAYS].where) == ("assumed", "energy.static_w")
     assert (pim[ASIC].source, mine[ASIC].source, gpu["whole device"].source) == ("secondary", "set", "secondary")
 
 
-def test_every_cause_of_every_system_has_its_cells(ledgers: dict[str, dict[str, Cell] | None]) -> None:
+def test_every_cause_of_every_system_has_its_cells(ledgers: dict[str, dict[str, EnergyCell] | None]) -> None:
     for name in ledgers:
         system = load_system(name)
         for cause, place in PLACES[system.kind](system, 1).items():
@@ -181,7 +181,7 @@ def test_bounds() -> None:
     """Of opposite directions never; else only where the bound of the loser cannot bring it below."""
     bound: Any = None
 
-    def one(j: float, bound: Any) -> dict[str, Cell]:
+    def one(j: float, bound: Any) -> dict[str, EnergyCell]:
         return ledger_of([Spent((COMPUTE,), j, "paper", "a", bound)])
 
     cases = {  # of the smaller sum, of the larger one: whether the smaller one wins
@@ -203,7 +203,7 @@ def test_a_system_without_energy_leaves_it_open() -> None:
     assert found.least is None and "b has no figure of energy" in found.why
 
 
-def test_a_cell_without_refresh_is_a_lower_bound(ledgers: dict[str, dict[str, Cell] | None]) -> None:
+def test_a_cell_without_refresh_is_a_lower_bound(ledgers: dict[str, dict[str, EnergyCell] | None]) -> None:
     found = ledgers["cent"]
     assert found and found["static DRAM core"].bound == "lower" and found["static DRAM core"].without == ["refresh"]
 
@@ -226,15 +226,15 @@ def test_runs_and_services_have_the_same_ledger() -> None:
         ),
     ]
     for one in found:
-        assert total_j(one.energy_by_cell) == pytest.approx(one.energy_j)
+        assert ledger_j(one.energy_by_cell) == pytest.approx(one.energy_j)
         assert one.energy_by_cell["dynamic host"].j is None and one.energy_by_cell["static compute"].known
     whole = found[4].energy_by_cell
     assert whole["whole device"].bound == "upper" and not whole["dynamic links"].known
     box: Any = pimloom.run("attacc", model="gpt3-7b", generate=2, prompt=8)
-    assert total_j(box.energy_by_cell) == pytest.approx(box.step_j)
+    assert ledger_j(box.energy_by_cell) == pytest.approx(box.step_j)
     stages: Any = pimloom.run("neupims", model="gpt2", requests="alpaca", batch=4, layers=1)
-    assert total_j(stages.energy_by_cell) == pytest.approx(stages.iteration_energy_j)
+    assert ledger_j(stages.energy_by_cell) == pytest.approx(stages.iteration_energy_j)
     cent: Any = pimloom.run("cent", model="llama-2-7b", context=1)
-    assert total_j(cent.energy_by_cell) == pytest.approx(cent.energy_per_token_j)
+    assert ledger_j(cent.energy_by_cell) == pytest.approx(cent.energy_per_token_j)
     done = call("run", "gpu_a100", "--model", "gpt2", "--generate", "2", "--batch", "2")
     assert "energy holds 10 of 12 cells; unknown: dynamic and static host" in done.out

@@ -66,7 +66,7 @@ def test_a_batch_that_is_kept_alive_has_no_rest() -> None:
 
 def test_both_commands_say_which_has_the_lm_head() -> None:
     phone = "examples/systems/phone.yaml"
-    assert "left out on all systems; --lm-head has them in" in said("compare", f"{phone},gpu_a100")[0]
+    assert "LM head and sampling are left out on all systems." in said("compare", f"{phone},gpu_a100")[0]
 
 
 def refused(*arguments: str | Path) -> str:

@@ -5,7 +5,7 @@ from string import ascii_lowercase
 
 from pimloom.arch.name_units import figure
 from pimloom.arch.units import J_PER_MJ
-from pimloom.energy.cells import CELLS, NONE, Cell, bounds_of, total_j
+from pimloom.energy.cells import CELLS, NONE, EnergyCell, bounds_of, ledger_j
 
 SUM = "sum"
 LEGEND = (
@@ -17,12 +17,12 @@ HOST = CELLS[-2:]  # which no system has a figure of
 SIGNS = {"upper": "≤ ", "lower": "≥ "}
 
 
-def unknown_on_all(ledgers: Mapping[str, Mapping[str, Cell]]) -> list[str]:
+def unknown_on_all(ledgers: Mapping[str, Mapping[str, EnergyCell]]) -> list[str]:
     """Cells for which no system has a figure."""
     return [cell for cell in CELLS if not any(ledger[cell].known for ledger in ledgers.values())]
 
 
-def cells_line(ledger: Mapping[str, Cell]) -> str:
+def cells_line(ledger: Mapping[str, EnergyCell]) -> str:
     """What an energy holds, in a sentence.
 
     >>> from pimloom.energy.cells import Spent, ledger_of
@@ -35,7 +35,7 @@ def cells_line(ledger: Mapping[str, Cell]) -> str:
     return said + f"; some figures are bounds, {' and '.join(bounds)} so much" * bool(bounds)
 
 
-def cell_rows(ledgers: Mapping[str, Mapping[str, Cell]], tokens: int) -> list[dict[str, str]]:
+def cell_rows(ledgers: Mapping[str, Mapping[str, EnergyCell]], tokens: int) -> list[dict[str, str]]:
     """A row for each cell that some system knows, for each figure of several cells, and for the sum [mJ of a token];
     `cell` and a column for each system."""
     several = list(dict.fromkeys(key for ledger in ledgers.values() for key in ledger if key not in CELLS))
@@ -51,11 +51,11 @@ def cell_rows(ledgers: Mapping[str, Mapping[str, Cell]], tokens: int) -> list[di
         | {name: _text(ledger[key], {}, tokens) if key in ledger else "" for name, ledger in ledgers.items()}
         for key in several
     ]
-    sums = {name: sum_text(ledger, total_j(ledger) / tokens) for name, ledger in ledgers.items()}
+    sums = {name: sum_text(ledger, ledger_j(ledger) / tokens) for name, ledger in ledgers.items()}
     return [*rows, {"cell": SUM} | sums]
 
 
-def sum_text(ledger: Mapping[str, Cell], joules: float) -> str:
+def sum_text(ledger: Mapping[str, EnergyCell], joules: float) -> str:
     """A sum [mJ], marked as a bound where a figure is one, or where cells other than the host's are unknown."""
     bounds = bounds_of(ledger)
     if any(not ledger[cell].known for cell in CELLS if cell not in HOST):
@@ -64,7 +64,7 @@ def sum_text(ledger: Mapping[str, Cell], joules: float) -> str:
     return sign + figure(joules / J_PER_MJ, 4)
 
 
-def source_rows(ledgers: Mapping[str, Mapping[str, Cell]]) -> list[dict[str, str | None]]:
+def source_rows(ledgers: Mapping[str, Mapping[str, EnergyCell]]) -> list[dict[str, str | None]]:
     """Where each figure is from."""
     return [
         {
@@ -81,7 +81,7 @@ def source_rows(ledgers: Mapping[str, Mapping[str, Cell]]) -> list[dict[str, str
     ]
 
 
-def _text(cell: Cell, letters: Mapping[str, str], tokens: int) -> str:
+def _text(cell: EnergyCell, letters: Mapping[str, str], tokens: int) -> str:
     within = [letters[key] for key in cell.within]
     if cell.j is None:
         return ", ".join(within) or "–"

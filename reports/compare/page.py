@@ -7,7 +7,7 @@ from pathlib import Path
 from pimloom.arch.files import prepare_folder, together, write_atomic
 from pimloom.arch.name_units import counted, some_layers
 from pimloom.arch.units import J_PER_MJ, S_PER_MS
-from pimloom.energy.cells import total_j
+from pimloom.energy.cells import ledger_j
 from pimloom.reports.compare.cells import LEGEND, cell_rows, source_rows, sum_text, unknown_on_all
 from pimloom.reports.compare.steps import decode_figure, prompt_figure, trace
 from pimloom.reports.figures import stacked_bars
@@ -190,7 +190,7 @@ def _bars(ran: Sequence[Compared]) -> list[Figure]:
     if not there:
         return []
     by = {one.system: one.energy_by_cell or {} for one in there}
-    scale = {one.system: (one.energy_per_token_j or 0.0) / J_PER_MJ / total_j(by[one.system]) for one in there}
+    scale = {one.system: (one.energy_per_token_j or 0.0) / J_PER_MJ / ledger_j(by[one.system]) for one in there}
     keys = [key for key in dict.fromkeys(key for cells in by.values() for key in cells)]
     each = {
         key: [(cells[key].j or 0.0) * scale[name] if key in cells else 0.0 for name, cells in by.items()]

@@ -6,7 +6,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
 from pimloom.arch.units import J_PER_MJ, S_PER_MS
-from pimloom.energy.cells import Cell, total_j
+from pimloom.energy.cells import EnergyCell, ledger_j
 from pimloom.systems.devices.boundary import energy_by_cell
 from pimloom.systems.devices.device import Device, Share, device_of
 from pimloom.systems.devices.sizes import memory_gb_s
@@ -34,7 +34,7 @@ class Found(NamedTuple):
     workload: Workload
     reason: str | None = None
     step_ms: float | None = None
-    cells: dict[str, Cell] | None = None
+    cells: dict[str, EnergyCell] | None = None
     memory_bytes: int | None = None
     devices: int | None = None
     memory_gb_s: float | None = None
@@ -49,7 +49,7 @@ class Found(NamedTuple):
     @property
     def mj_per_token(self) -> float | None:
         """Of all cells that have a figure."""
-        return None if self.cells is None else total_j(self.cells) / J_PER_MJ
+        return None if self.cells is None else ledger_j(self.cells) / J_PER_MJ
 
 
 def step_on(system: System, llm: LlmSpec, work: Workload) -> Found:

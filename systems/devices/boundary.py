@@ -9,7 +9,7 @@ from pimloom.arch.composition import ComposedSystem
 from pimloom.arch.duplex_system import DuplexSystem
 from pimloom.arch.source import SET
 from pimloom.arch.system import System
-from pimloom.energy.cells import DEVICE, WEAKEST, Bound, Cell, Spent, ledger_of
+from pimloom.energy.cells import DEVICE, WEAKEST, Bound, EnergyCell, Spent, ledger_of
 from pimloom.systems.devices.traits import devices_of
 from pimloom.systems.devices.without_energy import unknown_links, without_standby
 
@@ -19,7 +19,7 @@ REST = (CORE_REST, IO_REST, COMPUTE_REST, CHIP_REST)
 POWER_X_TIME = "power x time"
 
 
-class Place(NamedTuple):
+class CellsOfCause(NamedTuple):
     """Cells of a cause. of: places of the system's file with its figures, or a module with constants of class `source`.
     without: what is left out, which makes the figure a lower bound."""
 
@@ -29,7 +29,7 @@ class Place(NamedTuple):
     without: tuple[str, ...] = ()
 
 
-def _each(places: Mapping[str, Place]) -> dict[str, Place]:
+def _each(places: Mapping[str, CellsOfCause]) -> dict[str, CellsOfCause]:
     """Of names with spaces between them, each."""
     return {cause: place for causes, place in places.items() for cause in causes.split()}
 
@@ -38,82 +38,90 @@ IDD = "dram.current.{}"
 NO_REFRESH = ("refresh",)
 PIM_GPT = _each(
     {
-        "activate": Place((CORE,), "dram.current.IDD0 energy.k_act"),
-        "read": Place((CORE,), "dram.current.IDD4R energy.k_rd"),
-        "write": Place((CORE,), "dram.current.IDD4W"),
-        "refresh": Place((CORE_REST,), "dram.current.IDD5B"),
-        "background": Place((CORE_REST,), "dram.current.IDD3N"),
-        "mac": Place((COMPUTE,), "dram.pim_unit.mac_power_mw"),
-        "interface": Place((IO,), "dram.io_pj_per_bit"),
-        "asic": Place((COMPUTE, COMPUTE_REST, CHIP, CHIP_REST), "npu.power_mw"),
+        "activate": CellsOfCause((CORE,), "dram.current.IDD0 energy.k_act"),
+        "read": CellsOfCause((CORE,), "dram.current.IDD4R energy.k_rd"),
+        "write": CellsOfCause((CORE,), "dram.current.IDD4W"),
+        "refresh": CellsOfCause((CORE_REST,), "dram.current.IDD5B"),
+        "background": CellsOfCause((CORE_REST,), "dram.current.IDD3N"),
+        "mac": CellsOfCause((COMPUTE,), "dram.pim_unit.mac_power_mw"),
+        "interface": CellsOfCause((IO,), "dram.io_pj_per_bit"),
+        "asic": CellsOfCause((COMPUTE, COMPUTE_REST, CHIP, CHIP_REST), "npu.power_mw"),
     }
 )
 NPU_PIM = _each(
     {
-        "activate g_act": Place((CORE,), "dram.current.IDD0"),
-        "read gwrite readres": Place((CORE,), "dram.current.IDD4R"),
-        "write": Place((CORE,), "dram.current.IDD4W"),
-        "comp": Place((CORE, COMPUTE), "energy.comp_reads"),  # reads, and the MACs beside them
-        "refresh": Place((CORE_REST,), "dram.current.IDD5B"),
-        "background second_row_buffer": Place((CORE_REST,), "dram.current.IDD2N dram.current.IDD3N"),
-        "interface": Place((IO,), "dram.io_pj_per_bit"),
-        "npu_mac": Place((COMPUTE,), "energy.pj_per_mac energy.logic_scale"),
-        "npu_vector": Place((COMPUTE,), "energy.pj_per_vector_op energy.logic_scale"),
-        "npu_scratchpad": Place((CHIP,), "energy.pj_per_sram_byte energy.logic_scale"),
-        "npu_static": Place((IO_REST, COMPUTE_REST, CHIP_REST), "energy.static_w"),  # of the NPU that does nothing
-        "link": Place((LINKS,), "link.pj_per_bit"),
+        "activate g_act": CellsOfCause((CORE,), "dram.current.IDD0"),
+        "read gwrite readres": CellsOfCause((CORE,), "dram.current.IDD4R"),
+        "write": CellsOfCause((CORE,), "dram.current.IDD4W"),
+        "comp": CellsOfCause((CORE, COMPUTE), "energy.comp_reads"),  # reads, and the MACs beside them
+        "refresh": CellsOfCause((CORE_REST,), "dram.current.IDD5B"),
+        "background second_row_buffer": CellsOfCause((CORE_REST,), "dram.current.IDD2N dram.current.IDD3N"),
+        "interface": CellsOfCause((IO,), "dram.io_pj_per_bit"),
+        "npu_mac": CellsOfCause((COMPUTE,), "energy.pj_per_mac energy.logic_scale"),
+        "npu_vector": CellsOfCause((COMPUTE,), "energy.pj_per_vector_op energy.logic_scale"),
+        "npu_scratchpad": CellsOfCause((CHIP,), "energy.pj_per_sram_byte energy.logic_scale"),
+        "npu_static": CellsOfCause(
+            (IO_REST, COMPUTE_REST, CHIP_REST), "energy.static_w"
+        ),  # of the NPU that does nothing
+        "link": CellsOfCause((LINKS,), "link.pj_per_bit"),
     }
 )
 CENT = _each(
     {
-        "activate": Place((CORE,), "energy.act_mw energy.act_ns"),
-        "read": Place((CORE,), "energy.read_mw energy.burst_ns"),
-        "write": Place((CORE,), "energy.write_mw energy.burst_ns"),
-        "pim": Place((CORE, COMPUTE), "energy.mac_factor energy.read_mw energy.mac_ns"),
-        "active_standby": Place((CORE_REST,), "energy.active_mw", without=NO_REFRESH),
-        "precharge_standby": Place((CORE_REST,), "energy.precharged_mw", without=NO_REFRESH),
-        "interface": Place((IO,), "energy.dq_pj_per_bit"),
-        "memory_controller": Place((IO,), "energy.transaction_mw energy.phy_mw"),
-        "link": Place((LINKS,), "energy.link_pj_per_bit"),
-        "buffers_static": Place((CHIP_REST,), "energy.global_buffer.static_mw energy.shared_buffer.static_mw"),
-        "buffers": Place((CHIP,), "energy.global_buffer.read_mw energy.shared_buffer.read_mw"),
-        "instruction_buffer": Place((CHIP, CHIP_REST), "energy.instruction_buffer.static_mw"),
-        "near_memory": Place((COMPUTE,), "energy.core_mw energy.reduction_mw energy.exponent_mw"),
-        "control": Place((COMPUTE, COMPUTE_REST), "energy.control_mw energy.control_activity"),
+        "activate": CellsOfCause((CORE,), "energy.act_mw energy.act_ns"),
+        "read": CellsOfCause((CORE,), "energy.read_mw energy.burst_ns"),
+        "write": CellsOfCause((CORE,), "energy.write_mw energy.burst_ns"),
+        "pim": CellsOfCause((CORE, COMPUTE), "energy.mac_factor energy.read_mw energy.mac_ns"),
+        "active_standby": CellsOfCause((CORE_REST,), "energy.active_mw", without=NO_REFRESH),
+        "precharge_standby": CellsOfCause((CORE_REST,), "energy.precharged_mw", without=NO_REFRESH),
+        "interface": CellsOfCause((IO,), "energy.dq_pj_per_bit"),
+        "memory_controller": CellsOfCause((IO,), "energy.transaction_mw energy.phy_mw"),
+        "link": CellsOfCause((LINKS,), "energy.link_pj_per_bit"),
+        "buffers_static": CellsOfCause((CHIP_REST,), "energy.global_buffer.static_mw energy.shared_buffer.static_mw"),
+        "buffers": CellsOfCause((CHIP,), "energy.global_buffer.read_mw energy.shared_buffer.read_mw"),
+        "instruction_buffer": CellsOfCause((CHIP, CHIP_REST), "energy.instruction_buffer.static_mw"),
+        "near_memory": CellsOfCause((COMPUTE,), "energy.core_mw energy.reduction_mw energy.exponent_mw"),
+        "control": CellsOfCause((COMPUTE, COMPUTE_REST), "energy.control_mw energy.control_activity"),
     }
 )
 ATTACC = _each(
     {
-        "dram": Place((CORE, IO), "energy/attacc.py", "secondary"),  # its way from the cells to the pins
-        "cells to_global to_group": Place((CORE,), "energy/attacc.py", "secondary"),
-        "tsv interposer": Place((IO,), "energy/attacc.py", "secondary"),
-        "multiply_add": Place((COMPUTE,), "energy/attacc.py", "secondary"),
-        "l1 l2 register sram": Place((CHIP,), "energy/attacc.py", "secondary"),
-        "links": Place((LINKS,), "link.pj_per_bit"),
+        "dram": CellsOfCause((CORE, IO), "energy/attacc.py", "secondary"),  # its way from the cells to the pins
+        "cells to_global to_group": CellsOfCause((CORE,), "energy/attacc.py", "secondary"),
+        "tsv interposer": CellsOfCause((IO,), "energy/attacc.py", "secondary"),
+        "multiply_add": CellsOfCause((COMPUTE,), "energy/attacc.py", "secondary"),
+        "l1 l2 register sram": CellsOfCause((CHIP,), "energy/attacc.py", "secondary"),
+        "links": CellsOfCause((LINKS,), "link.pj_per_bit"),
     }
 )
 DUPLEX = _each(
     {
-        "column": Place((CORE, IO), "energy/duplex.py", "secondary"),  # its way to what computes
-        "activate": Place((CORE,), "energy/duplex.py", "secondary"),
-        "mac": Place((COMPUTE,), "energy/duplex.py", "secondary"),
-        "links": Place((LINKS,), "device.links.node.pj_per_bit"),
-        "static": Place(REST, "device.energy.static_w"),
+        "column": CellsOfCause((CORE, IO), "energy/duplex.py", "secondary"),  # its way to what computes
+        "activate": CellsOfCause((CORE,), "energy/duplex.py", "secondary"),
+        "mac": CellsOfCause((COMPUTE,), "energy/duplex.py", "secondary"),
+        "links": CellsOfCause((LINKS,), "device.links.node.pj_per_bit"),
+        "static": CellsOfCause(REST, "device.energy.static_w"),
     }
 )
 AT_REST = "at rest"  # of a service: power while nothing is to do, of what has static energy in iterations
-BETWEEN = {"link between pools": Place((LINKS,), "--link", "set"), "link": Place((LINKS,), "--link", "set")}
+BETWEEN = {
+    "link between pools": CellsOfCause((LINKS,), "--link", "set"),
+    "link": CellsOfCause((LINKS,), "--link", "set"),
+}
 POOL = re.compile(r"^(prefill|decode): ")
 
 
-def _of_roofline(system: System, tp: int) -> dict[str, Place]:
+def _of_roofline(system: System, tp: int) -> dict[str, CellsOfCause]:
     """One figure of all that a device has but the links of its board, whose figure is a part of its power."""
     without = tuple(f"{place} (not known)" for place in unknown_links(system, tp))
     whole = DEVICE if tp == 1 else (*DEVICE, LINKS_REST)
-    return {POWER_X_TIME: Place(whole, "power_w"), "link": Place((LINKS,), "link.pj_per_bit", without=without)}
+    return {
+        POWER_X_TIME: CellsOfCause(whole, "power_w"),
+        "link": CellsOfCause((LINKS,), "link.pj_per_bit", without=without),
+    }
 
 
-def _of_attacc(system: System, tp: int) -> dict[str, Place]:
+def _of_attacc(system: System, tp: int) -> dict[str, CellsOfCause]:
     """On the buffer die, what a MAC reads crosses the TSVs; what a host that attends draws has no figure."""
     spec = system.of_kind(AttAccSystem)
     found = ATTACC | ({"cells": ATTACC["dram"]} if spec.stacks.placement == "buffer" else {})
@@ -122,14 +130,14 @@ def _of_attacc(system: System, tp: int) -> dict[str, Place]:
     return found
 
 
-def _of_duplex(system: System, tp: int) -> dict[str, Place]:
+def _of_duplex(system: System, tp: int) -> dict[str, CellsOfCause]:
     """Links between nodes may have no figure."""
     assert system.duplex is not None
     bare = system.of_kind(DuplexSystem).nodes > 1 and system.duplex.spec.links.network.pj_per_bit is None
     return DUPLEX | ({"links": DUPLEX["links"]._replace(without=("links between nodes",))} if bare else {})
 
 
-def _of_composed(system: System, tp: int) -> dict[str, Place]:
+def _of_composed(system: System, tp: int) -> dict[str, CellsOfCause]:
     """Causes are its units, memories and links. What units at the banks read is in their own power; standby and refresh
     have no figure where a part gives no currents."""
     spec = system.of_kind(ComposedSystem)
@@ -139,21 +147,21 @@ def _of_composed(system: System, tp: int) -> dict[str, Place]:
         if name not in system.parts or without_standby(system.parts[name])
     )
     found = {
-        name: Place((CORE, COMPUTE, CHIP) if unit.type == "gemv" else (COMPUTE, CHIP), f"units.{name}.power_w")
+        name: CellsOfCause((CORE, COMPUTE, CHIP) if unit.type == "gemv" else (COMPUTE, CHIP), f"units.{name}.power_w")
         for name, unit in spec.units.items()
     }
-    found |= {name: Place((CORE, IO), f"memories.{name}.pj_per_bit") for name in spec.memories}
-    found |= {name: Place((LINKS,), f"links.{name}.pj_per_bit") for name in spec.links}
+    found |= {name: CellsOfCause((CORE, IO), f"memories.{name}.pj_per_bit") for name in spec.memories}
+    found |= {name: CellsOfCause((LINKS,), f"links.{name}.pj_per_bit") for name in spec.links}
     no_refresh = NO_REFRESH * any("IDD5B" not in part.current for part in system.parts.values())
-    standby = Place((CORE_REST,), "memories.part", "derived", without=(*no_refresh, *bare))
-    return found | {"peers": Place((LINKS,), "peers.pj_per_bit"), "background": standby, "refresh": standby}
+    standby = CellsOfCause((CORE_REST,), "memories.part", "derived", without=(*no_refresh, *bare))
+    return found | {"peers": CellsOfCause((LINKS,), "peers.pj_per_bit"), "background": standby, "refresh": standby}
 
 
-def _always(places: dict[str, Place]) -> Callable[[System, int], dict[str, Place]]:
+def _always(places: dict[str, CellsOfCause]) -> Callable[[System, int], dict[str, CellsOfCause]]:
     return lambda system, tp: places
 
 
-PLACES: Mapping[str, Callable[[System, int], dict[str, Place]]] = {
+PLACES: Mapping[str, Callable[[System, int], dict[str, CellsOfCause]]] = {
     "pim": _always(PIM_GPT),
     "npu_pim": _always(NPU_PIM),
     "cent": _always(CENT),
@@ -166,7 +174,7 @@ PLACES: Mapping[str, Callable[[System, int], dict[str, Place]]] = {
 
 def energy_by_cell(
     system: System, joules: Mapping[str, float], tp: int = 1, pools: Mapping[str, System] | None = None
-) -> dict[str, Cell]:
+) -> dict[str, EnergyCell]:
     """The ledger of a result: its energy by cause [J] of all devices, `tp` of which share each layer, by cell. pools:
     other systems, by the word before their causes (`prefill: mac`).
 
@@ -175,25 +183,26 @@ def energy_by_cell(
     >>> ledger["whole device"].bound, ledger["static compute"].within, ledger["dynamic links"].source
     ('upper', ['whole device'], 'none')
     """
+    tables = {pool: (on, _places(on, tp, joules)) for pool, on in {"": system, **(pools or {})}.items()}
     spent = list[Spent]()
     for cause, j in joules.items():
         pool = POOL.match(cause)
-        on = (pools or {}).get(pool[1], system) if pool else system
-        places = BETWEEN | PLACES[on.kind](on, tp)
-        rest = tuple(cell for cell in REST if any(cell in places[name].cells for name in _causes(joules, places)))
-        places[AT_REST] = Place(rest or REST, "systems/devices/rest.py", "derived")
+        on, places = tables.get(pool[1] if pool else "", tables[""])
         spent.append(_spent(on, places[POOL.sub("", cause)], cause, j))
     linked = bool(pools) or any(LINKS in one.cells for one in spent)
-    alone = devices_of(system, tp) == 1 and not (system.kind == "composed" and system.of_kind(ComposedSystem).links)
-    return ledger_of(spent, ["links"] if alone and not linked else [])
+    wired = any(place.of.startswith("links.") for place in tables[""][1].values())  # memories of a composed device
+    return ledger_of(spent, ["links"] if devices_of(system, tp) == 1 and not linked and not wired else [])
 
 
-def _causes(joules: Mapping[str, float], places: Mapping[str, Place]) -> list[str]:
-    """Causes of iterations, without their pools."""
-    return [name for cause in joules if (name := POOL.sub("", cause)) in places]
+def _places(system: System, tp: int, joules: Mapping[str, float]) -> dict[str, CellsOfCause]:
+    """Of all causes; at rest is what has static energy in these iterations, else all of that."""
+    places = BETWEEN | PLACES[system.kind](system, tp)
+    there = [name for cause in joules if (name := POOL.sub("", cause)) in places]
+    rest = tuple(cell for cell in REST if any(cell in places[name].cells for name in there))
+    return places | {AT_REST: CellsOfCause(rest or REST, "systems/devices/rest.py", "derived")}
 
 
-def _spent(system: System, place: Place, cause: str, j: float) -> Spent:
+def _spent(system: System, place: CellsOfCause, cause: str, j: float) -> Spent:
     source = place.source or _class_of(system, place.of.split())
     bound: Bound = "lower" if place.without else "estimate"
     if cause.endswith(POWER_X_TIME) and source != "measured":  # the most that a device draws, all the time

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from pimloom.energy.cells import Cell
+from pimloom.energy.cells import EnergyCell
 from pimloom.systems.devices.shown import WithSpans
 
 
@@ -39,7 +39,7 @@ class Result(WithSpans, frozen=True, kw_only=True):
     energy_j: float | None = None
     energy_per_token_j: float | None = None
     energy_by_cause_j: dict[str, float] | None = None
-    energy_by_cell: dict[str, Cell] | None = None
+    energy_by_cell: dict[str, EnergyCell] | None = None
     power_w: float | None = None
     time_by_step_s: dict[str, float] | None = None
     row_hit_rate: float | None = None

@@ -11,7 +11,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
 from pimloom.arch.version import __version__
-from pimloom.energy.cells import CELLS, Cell, Ranking, known_cells, ranking
+from pimloom.energy.cells import CELLS, EnergyCell, Ranking, known_cells, ranking
 from pimloom.systems import interpolation
 from pimloom.systems.devices.area import area_by_part_mm2, area_note, area_of_all_mm2, of_devices
 from pimloom.systems.devices.device import Device, device_of
@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     import pandas
 
 LAYERS = (
-    "Times, energies and memory are of the decoder layers: embedding, LM head and sampling are left out on all "
-    "systems; --lm-head has them in."
+    "Times, energies and memory are of the decoder layers: embedding, LM head and sampling are left out on all systems."
 )
 WITH = "Times, energies and memory are of the whole model: embedding, LM head and sampling are in them."
 WHOLE_MODEL = "what it needs of memory holds embedding and LM head, too"
@@ -74,7 +73,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
     latency_s: float | None = None
     tokens_per_s: float | None = None
     energy_per_token_j: float | None = None
-    energy_by_cell: dict[str, Cell] | None = None
+    energy_by_cell: dict[str, EnergyCell] | None = None
     energy_by_cause_j: dict[str, float] | None = None
     power_w: float | None = None
     devices: int | None = None

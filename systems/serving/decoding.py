@@ -11,7 +11,7 @@ from pimloom.arch.llm import LlmSpec
 from pimloom.arch.name_units import counted
 from pimloom.arch.system import System
 from pimloom.arch.version import __version__
-from pimloom.energy.cells import Cell
+from pimloom.energy.cells import EnergyCell
 from pimloom.systems.devices.boundary import energy_by_cell
 from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.devices.run import Run, total_j
@@ -71,7 +71,7 @@ class Decoded(WithSpans, frozen=True, kw_only=True):
     iteration_s: list[float]
     spec_digest: str
     version: str
-    energy_by_cell: dict[str, Cell] | None = None
+    energy_by_cell: dict[str, EnergyCell] | None = None
 
 
 def decode_iterations(

@@ -10,7 +10,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
 from pimloom.arch.version import __version__
-from pimloom.energy.cells import Cell
+from pimloom.energy.cells import EnergyCell
 from pimloom.systems.devices.boundary import energy_by_cell
 from pimloom.systems.devices.device import device_of
 from pimloom.systems.devices.positions import check_positions
@@ -71,7 +71,7 @@ class Generated(WithSpans, frozen=True, kw_only=True):
     decode_s: list[float]
     spec_digest: str
     version: str
-    energy_by_cell: dict[str, Cell] | None = None
+    energy_by_cell: dict[str, EnergyCell] | None = None
 
 
 class Prompts(NamedTuple):

@@ -1,6 +1,6 @@
 """The result of equal requests on an AttAcc system. Its field names are a contract; see CONVENTIONS.md."""
 
-from pimloom.energy.cells import Cell
+from pimloom.energy.cells import EnergyCell
 from pimloom.systems.devices.shown import WithSpans
 
 
@@ -39,7 +39,7 @@ class AttAccOutcome(WithSpans, frozen=True, kw_only=True):
     version: str
     wall_s: float
     lm_head: bool = False
-    energy_by_cell: dict[str, Cell] | None
+    energy_by_cell: dict[str, EnergyCell] | None
 
     @property
     def mean_s(self) -> float:

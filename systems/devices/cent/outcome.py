@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import msgspec
 
-from pimloom.energy.cells import Cell
+from pimloom.energy.cells import EnergyCell
 from pimloom.systems.devices.shown import WithSpans
 from pimloom.systems.interpolation import weights
 
@@ -69,4 +69,4 @@ class CentOutcome(WithSpans, frozen=True, kw_only=True):
     spec_digest: str
     version: str
     wall_s: float
-    energy_by_cell: dict[str, Cell]
+    energy_by_cell: dict[str, EnergyCell]

@@ -10,7 +10,7 @@ import numpy as np
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System, spec_digest
 from pimloom.arch.units import J_PER_PJ, S_PER_PS
-from pimloom.energy.cells import Cell
+from pimloom.energy.cells import EnergyCell
 from pimloom.energy.ledger import Ledger
 from pimloom.systems.devices.npu_pim.energy import total_energy
 from pimloom.systems.devices.shown import WithSpans
@@ -86,7 +86,7 @@ class Served(WithSpans, frozen=True, kw_only=True):
     workload: dict[str, Any] | None = None
     layer_kinds: tuple[LayerKind, ...] = ()
     lm_head: bool = False
-    energy_by_cell: dict[str, Cell] | None = None
+    energy_by_cell: dict[str, EnergyCell] | None = None
 
     @property
     def time_s(self) -> float:

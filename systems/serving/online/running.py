@@ -10,7 +10,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.system import System
 from pimloom.arch.units import S_PER_PS
 from pimloom.arch.version import __version__
-from pimloom.energy.cells import Cell
+from pimloom.energy.cells import EnergyCell
 from pimloom.systems.devices.boundary import AT_REST, energy_by_cell
 from pimloom.systems.devices.device import Device
 from pimloom.systems.serving.online.bounded import NOTHING, Way, bounded
@@ -64,7 +64,7 @@ class Service(NamedTuple):
     system: System | None = None
     pools: Mapping[str, System] = {}
 
-    def cells(self, joules: Mapping[str, float] | None) -> dict[str, Cell] | None:
+    def cells(self, joules: Mapping[str, float] | None) -> dict[str, EnergyCell] | None:
         """Energy by cell of the ledger; None without energy, and with drafts, whose machine has a ledger of its own."""
         if joules is None or self.system is None or "drafts" in joules:
             return None

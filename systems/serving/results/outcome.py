@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from pimloom.energy.cells import Cell
+from pimloom.energy.cells import EnergyCell
 from pimloom.systems.serving.pricing.sampling import Pricing
 from pimloom.systems.viewed import Viewed
 from pimloom.workload.requests.statistics import Statistics
@@ -121,7 +121,7 @@ class Online(Viewed, msgspec.Struct, frozen=True, kw_only=True, dict=True):
     energy_j: float | None
     energy_per_token_j: float | None
     energy_by_cause_j: dict[str, float] | None
-    energy_by_cell: dict[str, Cell] | None = None
+    energy_by_cell: dict[str, EnergyCell] | None = None
     rest_w: float | None
     rest_j: float | None
     usd_per_h: float | None
