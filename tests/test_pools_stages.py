@@ -295,7 +295,7 @@ def test_all_devices_of_both_pools_count():
     idle_s = 3 * found.time_s - one_s["p"] - sum(alike) / 3
     rest_j = 53 * (2 * (2 * found.time_s - one_s["p"]) + 15 * (found.time_s - sum(alike) / 3))
     assert idle_s > 0 and found.rest_j == pytest.approx(rest_j, rel=1e-9)
-    goodput = pool(system, goodput=True, rate="1:2", slo="ttft=9s", exact=False)
+    goodput = pool(system, goodput=True, rate="1:2", slo="ttft=9s", exact=False, lengths="300:2")
     assert goodput.devices == 19
 
 

@@ -162,10 +162,14 @@ def test_what_branches_make_is_other_work_and_drafts_are_a_design():
     assert {axis.place for axis in sweep.axes if axis.is_work} == {"workload.branches"}
 
 
-def test_a_rate_stretches_the_times():
+def test_requests_come_at_a_rate_until_the_run_is_steady():
     slow, fast = (row_of(base(**DRAWN, rate=rate)) for rate in (10, 1e6))
-    assert slow["time_s"] == pytest.approx(29 / 10, rel=0.1) and fast["time_s"] < slow["time_s"] / 10
+    assert slow["requests_per_s"] == pytest.approx(10, rel=0.01) and fast["requests_per_s"] < 1e6 / 2
+    assert (slow["backlog_steady"], fast["backlog_steady"]) == (1, 0) and fast["backlog_growth"] > 0.4
     assert slow["slo_share"] is None and slow["goodput_per_s"] is None
+    held = row_of(base(**DRAWN, rate=1e6, slo="latency=1000s"))
+    assert held["slo_share"] == 1.0 and held["goodput_per_s"] == 0.0 and held["spec_digest"] != fast["spec_digest"]
+    assert slow["spec_digest"] != fast["spec_digest"]
     again = row_of(base(axes={"workload.rate": [10]} | {"power_w": [300]}, **DRAWN), **{"workload.rate": 10})
     assert again["time_to_first_token_s"] == slow["time_to_first_token_s"]
 

@@ -46,6 +46,7 @@ def limits(found: Online) -> Iterator[TableData]:
 
 def facts(found: Online) -> TableData:
     """Rates, memory, energy, price."""
+    trend = found.backlog
     rows: list[tuple[str, object, str]] = [
         ("output tokens", found.tokens_per_s, "tokens/s"),
         ("prompt tokens", found.prompt_tokens_per_s, "tokens/s"),
@@ -58,6 +59,9 @@ def facts(found: Online) -> TableData:
         ("requests of an iteration, mean", found.batch_mean, ""),
         ("share of time in which a stage works", 100 * found.busy_share, "%"),
         *((f"utilisation, {what}", 100 * share, "%") for what, share in (found.utilisation or {}).items()),
+        ("trend of the backlog, of the requests that come", trend and 100 * trend.growth, "%"),
+        ("chance of such a trend where there is none", trend and trend.p_value, ""),
+        ("the backlog is", trend and trend.state, ""),
         ("KV cache in use, mean over time of iterations", 100 * found.blocks_used_mean / found.blocks, "%"),
         ("KV cache in use, most", 100 * found.blocks_used_most / found.blocks, "%"),
         ("preemptions", found.preemptions, ""),

@@ -10,7 +10,8 @@ TOKENS = 10**6  # whose price is told
 WHAT = {"j": "per joule", "usd": "per dollar"}
 INTRO = (
     f"The first 200 requests of the Azure conversation trace of 2023, {MODEL}, vLLM v1's rules with {BATCH_TOKENS} "
-    "tokens in an iteration; their times are stretched to each load. A machine is a candidate if 90 % of the requests "
+    "tokens in an iteration; their times are stretched to each load, and they come over and over until the run is "
+    "steady. A machine is a candidate if its backlog does not grow and 90 % of the requests between warm-up and end "
     f"hold `{SLO}`; it gets 1, 2, 4 … {MOST_COPIES} copies until they do. Energy is that of all copies from the first "
     "arrival to the last token, at rest, too; a token's price is that of all copies for that time.\n\n"
     "GPUs count their TDP while they work, all others what their parts and arithmetic take, so that GPUs are upper and "
@@ -24,6 +25,7 @@ WINNERS = (
 )  # fmt: skip
 POINTS = (
     Column("machine", "machine"), Column("load", "load", "requests/s"), Column("copies", "copies"),
+    Column("backlog", "backlog"),
     Column("held", "hold the limits", "%", format=".1f"), Column("ttft", "time to first token, p90", "s"),
     Column("tpot", "time per output token, p90", "ms"), Column("j", "energy of an output token", "J"),
     Column("rest", "of it at rest", "%", format=".0f"), Column("usd", "price of a million output tokens", "$"),
@@ -105,7 +107,8 @@ def _changes(changes: Sequence[Crossing]) -> TableData:
 
 def _flat(point: Point) -> dict[str, object]:
     return {
-        "machine": point.machine, "load": point.load, "copies": point.copies, "held": 100 * point.held,
+        "machine": point.machine, "load": point.load, "copies": point.copies, "backlog": point.backlog,
+        "held": 100 * point.held,
         "ttft": point.ttft_p90_s, "tpot": 1000 * point.tpot_p90_s, "j": point.j, "rest": 100 * point.rest,
         "usd": point.usd * TOKENS, "busy": 100 * point.busy,
     }  # fmt: skip

@@ -16,13 +16,15 @@ from pimloom.systems.serving.pools.distserve import DistServeDecodes, DistServeP
 from pimloom.systems.serving.pools.routes import distserve
 from pimloom.systems.serving.pools.wire import Wire
 from pimloom.systems.serving.pools.written import parse_link
+from pimloom.systems.serving.results.backlog import backlog
+from pimloom.systems.serving.results.goodput import LEAST_REPEATED
 from pimloom.systems.serving.schedulers.blocks import Blocks
 from pimloom.systems.serving.schedulers.live import LiveRequest
 from pimloom.systems.serving.schedulers.vllm_v0 import VllmV0
 from pimloom.workload.need import kv_bytes_per_token
 from pimloom.workload.requests.arrivals import drawn_ps, parse_arrivals
 from pimloom.workload.requests.read import read
-from pimloom.workload.requests.table import Requests
+from pimloom.workload.requests.table import Requests, repeated
 
 SHARE, PRECISION = 0.9, 1.05  # of requests; of a rate, where a search ends
 RATES = 0.1, 4.0  # requests/s of a device, between which it is looked for
@@ -36,14 +38,15 @@ def _runs() -> Requests:
 
 
 def requests_at(rate: float, number: int) -> list[LiveRequest]:
-    """The first ones of its runs, at times that are drawn."""
+    """The first ones of its runs, over and over if they are too few, at times that are drawn."""
     found = _runs()
+    found = repeated(found, -(-number // len(found.prompt)))
     at = drawn_ps(parse_arrivals(f"poisson:{rate:g}/s"), number, 0)
     each = zip(range(number), at, found.prompt[:number], found.output[:number], strict=True)
     return [LiveRequest(*one) for one in each]
 
 
-def together(of: Study, engine: Engine, devices: int, rate: float, number: int = 300) -> list[LiveRequest]:
+def together(of: Study, engine: Engine, devices: int, rate: float, number: int = LEAST_REPEATED) -> list[LiveRequest]:
     """vLLM v0 on one copy: prompts first, never mixed with decode."""
     requests, blocks = requests_at(rate, number), Blocks(of.blocks(devices), data.BLOCK)
     rules = VllmV0(blocks, blocks.total // WATERMARK, data.VLLM_REQUESTS, data.VLLM_TOKENS)
@@ -52,7 +55,7 @@ def together(of: Study, engine: Engine, devices: int, rate: float, number: int =
     return requests
 
 
-def apart(of: Study, rate: float, number: int = 300) -> list[LiveRequest]:
+def apart(of: Study, rate: float, number: int = LEAST_REPEATED) -> list[LiveRequest]:
     """DistServe in the placement of its authors, within one machine: keys and values cross one NVLink."""
     requests, tokens, token_bytes = requests_at(rate, number), data.PROMPT_TOKENS, kv_bytes_per_token(of.llm)
     blocks = [Blocks(of.blocks(n), data.BLOCK) for n in (of.prompts, of.decode * of.stages)]
@@ -72,9 +75,15 @@ def times_s(served: Sequence[LiveRequest]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def held(served: Sequence[LiveRequest], limits: tuple[float, float]) -> float:
-    """The part that holds both limits."""
+    """The part that holds both limits, of those that arrive between warm-up and end; 0 if the backlog is not steady."""
     first, each = times_s(served)
-    return float(((first <= limits[0]) & (each <= limits[1])).mean())
+    names = ("arrival", "first_scheduled", "completion")
+    at, start, end = (np.array([getattr(r, name) for r in served]) * S_PER_PS for name in names)
+    found = backlog(at, start, end)
+    if found is None or found.state != "steady":
+        return 0.0
+    judged = (at >= found.from_s) & (at < found.to_s)
+    return float(((first <= limits[0]) & (each <= limits[1]))[judged].mean())
 
 
 def goodput(serving: Serving, devices: int, limits: tuple[float, float]) -> float:

@@ -14,9 +14,8 @@ from pimloom.systems.serving.online.asked import requests_of, within_positions
 from pimloom.systems.serving.online.prepared import prepared
 from pimloom.systems.serving.online.running import Service, serve_online
 from pimloom.systems.serving.options.wanted import Wanted
-from pimloom.systems.serving.results.goodput import SHARE, at_rate
-from pimloom.systems.serving.results.outcome import Online
-from pimloom.workload.requests.table import Requests
+from pimloom.systems.serving.results.goodput import SHARE, Stream, Trial, steady
+from pimloom.workload.requests.table import Requests, repeated
 
 HERE = Path(__file__).parent
 TRACE = HERE / "azure2023_conv_0_200.csv"
@@ -42,12 +41,14 @@ class Machine(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A machine at a load. copies: least that hold the limits, of those tried; held: share of requests that do; j, usd:
-    of an output token; rest: share of the energy while nothing is to do."""
+    """A machine at a load. copies: least that hold the limits, of those tried; backlog: its state, as of `Backlog`;
+    held: share of requests between warm-up and end that hold the limits; j, usd: of an output token; rest: share of
+    the energy while nothing is to do."""
 
     machine: str
     load: float
     copies: int
+    backlog: str
     held: float
     ttft_p90_s: float
     tpot_p90_s: float
@@ -59,7 +60,7 @@ class Point(NamedTuple):
     @property
     def holds(self) -> bool:
         """Whether it is a candidate."""
-        return self.held >= SHARE
+        return self.backlog == "steady" and self.held >= SHARE
 
 
 def machines() -> list[Machine]:
@@ -119,18 +120,24 @@ class Served:
     def run(self, load: float, copies: int) -> Point:
         """So many copies. Raises UserError."""
         by = self.by._replace(plan=self.by.plan._replace(replicas=copies))
-        found = serve_online(by, at_rate(self.requests, load), lambda done, total: None, tried=True)
-        return self._told(load, copies, found)
+        stream = Stream(
+            len(self.requests.prompt),
+            lambda times: repeated(self.requests, times),
+            lambda some, progress: serve_online(by, some, progress, tried=True),
+        )
+        return self._told(copies, steady(stream, load))
 
-    def _told(self, load: float, copies: int, found: Online) -> Point:
-        machine, each = self.machine, found.time_per_output_token_s
+    def _told(self, copies: int, trial: Trial) -> Point:
+        machine, load, found = self.machine, trial.rate, trial.told()
+        each = found.time_per_output_token_s
         assert found.slo is not None and found.energy_j is not None
         tokens = found.tokens_per_s * found.time_s
         beside = machine.rest_w * machine.devices * copies * found.time_s
         joules = found.energy_j + beside
         usd = machine.usd_per_h * machine.devices * copies * found.time_s / S_PER_H
         return Point(
-            machine.system, load, copies, found.slo.all, found.time_to_first_token_s.p90, each.p90 if each else 0.0,
+            machine.system, load, copies, trial.backlog.state,
+            found.slo.all, found.time_to_first_token_s.p90, each.p90 if each else 0.0,
             joules / tokens, usd / tokens, ((found.rest_j or 0.0) + beside) / joules, found.busy_share,
         )  # fmt: skip
 

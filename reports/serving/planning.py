@@ -28,6 +28,7 @@ from pimloom.systems.serving.overlap.operators import Talk, chain_of
 from pimloom.workload.batch import Batch
 from pimloom.workload.need import kv_bytes_per_token, parameters, weights
 from pimloom.workload.op import Op
+from pimloom.workload.requests.arrivals import parse_arrivals
 from pimloom.workload.requests.read import read
 from pimloom.workload.routing import busy_chances
 
@@ -147,18 +148,22 @@ def maker(plan: Plan) -> Any:
 
 
 def searched(model: str, devices: int, arrivals: str) -> dict[Plan, tuple[float, float]]:
-    """Mean latency [s] and energy of a token [J] of each plan whose weights and caches fit."""
+    """Mean latency [s] and energy of a token [J] of each plan whose weights and caches fit and whose backlog does not
+    grow; of all that fit, if it always grows."""
     llm, system, trace, found = load_llm(model), load_system(GPU), read(TRACE), dict[Plan, tuple[float, float]]()
+    able, rate = dict[Plan, tuple[float, float]](), parse_arrivals(arrivals).rate
     for plan in plans(llm, devices):
         wanted = Wanted(GPU, model, requests=100, arrivals=arrivals, scheduler="orca", tp=plan.tp, pp=plan.pp,
                         replicas=plan.copies, sample=0)  # fmt: skip
         try:
-            served, _ = served_on(Source(lambda name, settings: system, maker(plan)), llm, wanted, trace, None)
+            served, _ = served_on(Source(lambda name, settings: system, maker(plan)), llm, wanted, trace, rate)
         except UserError:  # it does not fit
             continue
         assert served.energy_per_token_j is not None
         found[plan] = served.latency_s.mean, served.energy_per_token_j
-    return found
+        if served.backlog is not None and served.backlog.state == "steady":
+            able[plan] = found[plan]
+    return able or found
 
 
 def apex() -> Iterator[Row]:
@@ -168,8 +173,8 @@ def apex() -> Iterator[Row]:
         found = searched(model, devices, arrivals)
         took, machine = monotonic() - began, f"{model} on {devices} {GPU} with NVLink, {arrivals}"
         best, frugal = (min(found, key=lambda plan, place=place: found[plan][place]) for place in (0, 1))  # type: ignore[misc]
-        yield row("APEX", "plans that fit and were searched", len(found), "within 15 minutes", "paper", digits="d",
-                  verdict=within(took, 0, SEARCH_S), tolerance="15 minutes", machine=machine,
+        yield row("APEX", "plans searched that fit and hold the rate", len(found), "within 15 minutes", "paper",
+                  digits="d", verdict=within(took, 0, SEARCH_S), tolerance="15 minutes", machine=machine,
                   basis="derived")  # fmt: skip
         rules = {
             "tensor parallelism over all": Plan(devices, 1, 1), "a copy on each": Plan(1, 1, devices),

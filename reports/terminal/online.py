@@ -5,6 +5,7 @@ from pimloom.arch.units import J_PER_MJ, S_PER_MS
 from pimloom.reports.compare.cells import cells_line
 from pimloom.reports.terminal.tables import show_line, show_rows
 from pimloom.systems.serving.pricing.sampling import KindError, Pricing
+from pimloom.systems.serving.results.backlog import said
 from pimloom.systems.serving.results.goodput import Goodput, shown
 from pimloom.systems.serving.results.outcome import Attained, Online
 from pimloom.workload.requests.statistics import Statistics
@@ -20,7 +21,8 @@ RESULTS = {
 }  # fmt: skip
 
 RATES = (
-    ("rate_per_s", "requests/s|r", ",.3f"), ("attained", "hold all|r", ".1%"), ("ttft", "TTFT|r", ".1%"),
+    ("rate_per_s", "requests/s|r", ",.3f"), ("state", "backlog", ""), ("growth", "trend|r", "+.1%"),
+    ("attained", "hold all|r", ".1%"), ("ttft", "TTFT|r", ".1%"),
     ("tpot", "TPOT|r", ".1%"), ("latency", "latency|r", ".1%"),
     ("time_to_first_token_p90_s", "TTFT p90 s|r", ",.4f"), ("time_per_output_token_p90_s", "TPOT p90 s|r", ",.4f"),
     ("tokens_per_s", "tokens/s|r", ",.1f"), ("energy_per_token_j", "J/token|r", ",.4g"),
@@ -40,6 +42,9 @@ def show_goodput(found: Goodput) -> None:
     show_line(f"{found.model} on {counted(found.devices, 'device')} of {found.system}, {found.scheduler}")
     show_rows(RATES, shown(found))
     end = "the highest that was asked for" if found.fails_per_s is None else f"{found.fails_per_s:,.3f}/s does not"
+    most = found.saturation_per_s
+    if most is not None:
+        show_line(f"while requests always wait {most:,.3f}/s are completed: no higher rate holds")
     per_j = "" if found.requests_per_j is None else f", {found.requests_per_j:,.4g} requests per J"
     per_j += "" if found.requests_per_usd is None else f", {found.requests_per_usd:,.4g} for a dollar"
     show_line(
@@ -74,6 +79,8 @@ def show_online(found: Online) -> None:
     if found.utilisation:
         shares = ", ".join(f"{what} {share:.1%}" for what, share in found.utilisation.items())
         show_line(f"utilisation: {shares}")
+    if found.backlog is not None:
+        show_line(f"backlog: {said(found.backlog)}")
     _show_memory(found)
     if found.beside is not None:
         beside = found.beside

@@ -141,8 +141,15 @@ def columns(figures: bool) -> list[Column]:
     found += [
         Column("tokens_per_s", False, "generated tokens of all requests per second, idle time included"),
         Column("requests_per_s", False, "requests that end per second, idle time included"),
-        Column("goodput_per_s", False, "of these, those that hold all limits of `slo`"),
+        Column(
+            "goodput_per_s",
+            False,
+            "of these, those that hold all limits of `slo`; 0 if the backlog grows, and "
+            "with `rate` unless it is steady",
+        ),
         *(Column(f"{name}_share", False, f"share of requests that hold {what}") for name, what in SHARES.items()),
+        Column("backlog_growth", False, "trend of the requests in the system, by the rate at which they come"),
+        Column("backlog_steady", True, "1: the backlog is steady; 0: it grows, or the run is too short to tell"),
         Column("energy_j", False, "energy of all iterations on all devices"),
         Column("energy_per_token_j", False, "the same per generated token"),
         Column("energy_per_request_j", False, "the same per request"),
@@ -188,6 +195,7 @@ def served_point(
     options |= {key: str(options[key]) for key in NUMBERS if key in options}
     rate, trace, pools = (options.pop(key, None) for key in ("rate", "trace", "pools"))
     requests = None if trace is None else traces[str(trace)].requests()
+    options |= {"rate": rate if rate is None else repr(float(rate))}
     wanted = Wanted(**{"system": pools or system.name, **options, "trace": None})  # type: ignore[arg-type]
 
     def load(name: str, settings: Sequence[str]) -> System:
@@ -202,7 +210,7 @@ def served_point(
         raise UserError(OPTION.sub(lambda option: f"workload.{option[1].replace('-', '_')}", said)) from None
     areas = [(area_mm2(each), devices) for each, devices in on]
     area = None if any(one is None for one, _ in areas) else sum((one or 0.0) * devices for one, devices in areas)
-    return _values(found) | {"area_mm2": area}, found.spec_digest
+    return _values(found, rate is not None) | {"area_mm2": area}, found.spec_digest
 
 
 def _check_pools(pools: Scalar | None, system: System, own: Own) -> None:
@@ -233,15 +241,21 @@ def _device(system: System, llm: LlmSpec, share: Share) -> Device:
 _KEPT: dict[tuple[str, Share], Device] = {}
 
 
-def _values(found: Online) -> dict[str, Any]:
+def _values(found: Online, rated: bool) -> dict[str, Any]:
+    """rated: whether requests came at a rate that was given, until the run was steady."""
     values = dict[str, Any]()
     for name in SPREADS:
         spread: Spread | None = getattr(found, f"{name}_s")
         values[f"{name}_s"] = spread and spread.mean
         values |= {f"{name}_{each}_s": spread and getattr(spread, each) for each in PERCENTILES}
-    count, joules, held = found.latency_s.count, found.energy_j, found.slo
+    count, joules, held = len(found.by_request["latency_s"]), found.energy_j, found.slo
+    trend = found.backlog
+    is_steady = trend is not None and trend.state == "steady"
+    if trend is not None:
+        values |= {"backlog_growth": trend.growth, "backlog_steady": int(is_steady)}
     if held is not None:
-        values |= {"slo_share": held.all, "goodput_per_s": held.all * count / found.time_s}
+        sustained = is_steady if rated else trend is None or not trend.grows
+        values |= {"slo_share": held.all, "goodput_per_s": sustained * held.all * count / found.time_s}
         values |= {f"slo_{name}_share": getattr(held, name) for name in ("ttft", "tpot", "latency")}
     for name in (
         "tokens_per_s", "energy_j", "energy_per_token_j", "usd_per_h", "tokens_per_usd",

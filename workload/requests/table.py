@@ -97,6 +97,27 @@ class Tokens:
         return found
 
 
+class Repeated(NamedTuple):
+    """The prompts of `count` requests over and over. A repetition shares within itself what the first one does, and
+    nothing with the others: whoever comes later has prompts of their own."""
+
+    prefix: Prefix
+    count: int
+
+    def block(self, request: int, k: int, size: int) -> Hashable:
+        """That of the first repetition, with the number of its own."""
+        number, place = divmod(request, self.count)
+        mine = self.prefix.block(place, k, size)
+        return mine if mine is None or not number else (number, mine)
+
+    def numbered(self, requests: Sequence[int], counts: Sequence[int], size: int) -> list[np.ndarray]:
+        """As above."""
+        found = self.prefix.numbered([request % self.count for request in requests], counts, size)
+        apart = 1 + max((int(one.max(initial=0)) for one in found), default=0)
+        each = zip(requests, found, strict=True)
+        return [np.where(one < 0, one, one + request // self.count * apart) for request, one in each]
+
+
 class Answered(NamedTuple):
     """Prompts and their answers as one text each, with which later prompts may begin. whole: of these texts; prompts,
     outputs: tokens of each."""
@@ -116,6 +137,8 @@ class Answered(NamedTuple):
 
 def named_tokens(prefix: Prefix, request: int, prompt: int) -> int:
     """Tokens of a request whose blocks others may share: its prompt, and its answer unless the prompt was cut."""
+    if isinstance(prefix, Repeated):
+        return named_tokens(prefix.prefix, request % prefix.count, prompt)
     if isinstance(prefix, Answered) and prefix.prompts[request] == prompt:
         return prompt + prefix.outputs[request]
     return prompt
@@ -123,6 +146,8 @@ def named_tokens(prefix: Prefix, request: int, prompt: int) -> int:
 
 def content(prefix: Prefix | None) -> Any:
     """All that decides which blocks are equal, as values for a digest."""
+    if isinstance(prefix, Repeated):
+        return content(prefix.prefix)
     if isinstance(prefix, Answered):
         return {"whole": content(prefix.whole), "prompts": list(prefix.prompts), "outputs": list(prefix.outputs)}
     return {"tokens": list(prefix.tokens)} if isinstance(prefix, Tokens) else msgspec.to_builtins(prefix)
@@ -151,6 +176,19 @@ def first(requests: Requests, count: int | None) -> Requests:
     some = slice(count)
     return requests._replace(
         arrival_ps=requests.arrival_ps[some], prompt=requests.prompt[some], output=requests.output[some]
+    )
+
+
+def repeated(requests: Requests, times: int) -> Requests:
+    """The same requests, so many times one after the other; between two repetitions lies the mean of their gaps. What
+    prompts share is as of `Repeated`."""
+    count, last = len(requests.prompt), requests.arrival_ps[-1]
+    period = last + round(last / max(count - 1, 1))
+    return requests._replace(
+        arrival_ps=[at + i * period for i in range(times) for at in requests.arrival_ps],
+        prompt=list(requests.prompt) * times,
+        output=list(requests.output) * times,
+        prefix=requests.prefix and Repeated(requests.prefix, count),
     )
 
 

@@ -25,12 +25,13 @@ from pimloom.systems.serving.options.spans import MOST_REQUESTS, check_count, ch
 from pimloom.systems.serving.options.strays import check_only, check_strays
 from pimloom.systems.serving.options.wanted import Wanted
 from pimloom.systems.serving.pools.written import AFTER, SUCH_AS, TRANSFERS, Pools, parse_pools
-from pimloom.systems.serving.results.goodput import Goodput, at_rate, find, parse_rates
+from pimloom.systems.serving.results.backlog import warning
+from pimloom.systems.serving.results.goodput import Goodput, Stream, arriving, at_rate, find, parse_rates, steady
 from pimloom.systems.serving.results.outcome import Online
 from pimloom.workload.requests.arrivals import drawn_lengths, drawn_ps, parse_arrivals
 from pimloom.workload.requests.data_sets import DATA_SETS
 from pimloom.workload.requests.read import read
-from pimloom.workload.requests.table import Requests, first
+from pimloom.workload.requests.table import Requests, first, repeated
 
 MOST_COUNT = 10**9  # of anything else
 LENGTHS = "sharegpt"
@@ -43,36 +44,54 @@ def online_work(wanted: Wanted) -> Work[Online | Goodput]:
     check_strays(wanted)
     requests, cut = _fitting(wanted, llm, requests_of(wanted))
     pools = _written(wanted)
+    rates = _rates(wanted, requests)
+    requests = requests if rates is None else repeated(requests, 1)
     found = _found(wanted, pools, llm, requests, FILES)
-    rates, notes = _rates(wanted, requests), [*_notes(wanted, pools, requests, cut), *found.notes]
+    notes, steadiness = [*_notes(wanted, pools, requests, cut), *found.notes], list[str]()
 
     def run(progress: Progress) -> Online | Goodput:
         if rates is None:
-            return found.serve(requests, progress, False, True)
+            online = found.serve(requests, progress, False, True)
+            steadiness.extend(warning(online.backlog, len(requests.prompt)))
+            return online
         measured = wanted.sample > 0 and not wanted.exact
         if measured:  # prices are mended before rates are compared
             found.serve(at_rate(requests, sqrt(rates[0] * rates[1])), progress, True, True)
-        best = find(requests, rates, wanted.share, lambda some: found.serve(some, progress, True, False), found.devices)
+        best = find(_stream(wanted, requests, found, False), rates, wanted.share, found.devices, progress)
         of_best = found.serve(at_rate(requests, best.goodput_per_s), progress, True, measured)
         return replace(best, pricing=of_best.pricing)
 
-    return Work(f"{llm.name} on {wanted.system}", run, lambda: [*llm.notes, *notes, *found.after()])
+    return Work(f"{llm.name} on {wanted.system}", run, lambda: [*llm.notes, *notes, *found.after(), *steadiness])
+
+
+def _stream(wanted: Wanted, requests: Requests, found: Found, sampled: bool) -> Stream:
+    """Requests over and over; arrivals that are drawn go on."""
+    arrivals = None if wanted.arrivals is None else parse_arrivals(wanted.arrivals)
+
+    def longer(times: int) -> Requests:
+        more = repeated(requests, times)
+        if arrivals is None:
+            return more
+        return more._replace(arrival_ps=drawn_ps(arrivals, len(more.prompt), wanted.seed))
+
+    return Stream(len(requests.prompt), longer, lambda some, progress: found.serve(some, progress, True, sampled))
 
 
 def served_on(
     source: Source, llm: LlmSpec, wanted: Wanted, trace: Requests | None, rate: float | None
 ) -> tuple[Online, Sequence[tuple[System, int]]]:
     """Requests served on systems of a source, and these with how many devices each; a limit that none holds is no
-    error. trace: requests that were read, in place of `wanted.trace`; rate: times are stretched so that so many come
-    in a second. Raises UserError."""
+    error. trace: requests that were read, in place of `wanted.trace`; rate: so many come in a second, over and over,
+    until the run is steady, and latencies are those between warm-up and end. Raises UserError."""
     _check_words(wanted)
     requests, _ = _fitting(
         wanted, llm, _drawn(wanted) if trace is None else _timed(wanted, first(trace, wanted.requests))
     )
-    if rate is not None:
-        requests = at_rate(requests, rate, "rate")
+    requests = requests if rate is None else repeated(arriving(requests, "rate"), 1)
     found = _found(wanted, _written(wanted), llm, requests, source)
-    return found.serve(requests, lambda done, total: None, True, True), found.on
+    if rate is None:
+        return found.serve(requests, lambda done, total: None, True, True), found.on
+    return steady(_stream(wanted, requests, found, True), rate).told(), found.on
 
 
 def _written(wanted: Wanted) -> Pools | None:
@@ -185,7 +204,7 @@ def _rates(wanted: Wanted, requests: Requests) -> tuple[float, float] | None:
     if not 0 < wanted.share <= 1:
         raise UserError(f"--share {wanted.share:g}: expected above 0 and at most 1")
     rates = parse_rates(wanted.rate)
-    at_rate(requests, rates[0])
+    at_rate(arriving(requests, "goodput"), rates[0])
     return rates
 
 

@@ -25,6 +25,7 @@ from pimloom.systems.serving.pricing.grid import Grid
 from pimloom.systems.serving.pricing.interpolated import Interpolated, ManyError
 from pimloom.systems.serving.pricing.rehearsal import Guessed, first_points
 from pimloom.systems.serving.pricing.sampling import Sample
+from pimloom.systems.serving.results.backlog import backlog
 from pimloom.systems.serving.results.limits import Slo
 from pimloom.systems.serving.results.outcome import Online
 from pimloom.systems.serving.results.record import DraftedRecord, FilledRecord, Record
@@ -214,6 +215,9 @@ def told_by(
         channels=channels_told(limits, schedulers),
         statistics=statistics(requests),
         pricing=NOTHING,
+        backlog=None
+        if plan.clients
+        else backlog(*(columns[name] for name in ("arrival_s", "first_scheduled_s", "completion_s"))),
         slo=held,
         accepted_share=drafts.right / drafts.checked if drafts and drafts.checked else None,
         tokens_per_step=1 + drafts.right / drafts.steps if drafts and drafts.steps else None,

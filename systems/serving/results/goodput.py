@@ -1,31 +1,56 @@
-"""The highest rate at which a share of all requests holds the limits, by bisection."""
+"""The highest rate at which a share of all requests holds the limits, by bisection over runs in steady state."""
 
 import re
-from collections.abc import Callable
-from typing import Any, ClassVar
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from math import ceil, gcd, log2
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
+import numpy as np
+from msgspec.structs import replace
 
 from pimloom.arch.error import UserError
 from pimloom.arch.name_units import counted
 from pimloom.arch.units import S_PER_H, S_PER_PS
-from pimloom.systems.serving.options.spans import check_span
+from pimloom.systems.asked import Progress
+from pimloom.systems.serving.options.spans import LATEST_PS, check_span
 from pimloom.systems.serving.pricing.sampling import Pricing
-from pimloom.systems.serving.results.outcome import Online
+from pimloom.systems.serving.results.backlog import (
+    END,
+    ENOUGH,
+    LEVEL,
+    PARTS,
+    WARM_UP,
+    Backlog,
+    completed_per_s,
+    said,
+)
+from pimloom.systems.serving.results.outcome import Attained, Online, spread
+from pimloom.systems.serving.results.summing import LIMITED, surely
 from pimloom.systems.viewed import Viewed
 from pimloom.workload.requests.arrivals import LEAST_RATE, MOST_RATE
 from pimloom.workload.requests.table import Requests
 
 SHARE = 0.9  # of requests that hold the limits [DistServe]
 PRECISION = 0.02  # of the rate: the search ends with such a bracket
+LEAST_REPEATED, MOST_REPEATED = 1000, 100_000  # requests of a run; more only if the trace itself has more
+TIMES = ("time_to_first_token_s", "time_per_output_token_s", "latency_s", "wait_s")  # of requests
+CLEAR, LONGER = 0.05, 8  # growth that needs no longer run; how many times as long it is where that is not clear
 ONE = r"((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,2})?)"
 WRITTEN = re.compile(f"{ONE}:{ONE}", re.ASCII)
 
 
 class Rate(msgspec.Struct, frozen=True):
-    """A rate that was tried [1/s]: shares of requests that hold each limit and all, percentiles [s], energy."""
+    """A rate that was tried [1/s]: how many requests came, the state and the trend of their backlog as of `Backlog`;
+    of requests between warm-up and end the shares that hold each limit and all, and percentiles [s]; energy."""
 
     rate_per_s: float
+    requests: int
+    state: str
+    growth: float
+    growth_p_value: float
     attained: float
     ttft: float | None
     tpot: float | None
@@ -37,10 +62,11 @@ class Rate(msgspec.Struct, frozen=True):
 
 
 class Goodput(Viewed, msgspec.Struct, frozen=True, kw_only=True):
-    """The largest rate that was tried at which the share holds, and at all lower ones that were tried; `fails_per_s`:
-    the least above it at which it does not, None if it holds at the highest of all; pricing: of a run
-    at that rate. per_device: by devices of all
-    replicas; per_j: requests by energy at that rate; per_usd: by the price of all devices."""
+    """The largest rate that was tried at which the share holds and the backlog does not grow, as at all lower ones that
+    were tried; `fails_per_s`: the least above it that does not hold, None if the highest of all holds;
+    `saturation_per_s`: requests that the machine completes while others always wait, None if that is not known.
+    per_device: by devices of all replicas; per_j: requests by energy at that rate; per_usd: by the price of all
+    devices; pricing: of a run at that rate."""
 
     rows_in: ClassVar[str | None] = "rates"
     system: str
@@ -50,6 +76,7 @@ class Goodput(Viewed, msgspec.Struct, frozen=True, kw_only=True):
     devices: int
     goodput_per_s: float
     fails_per_s: float | None
+    saturation_per_s: float | None
     goodput_per_s_per_device: float
     requests_per_j: float | None
     requests_per_usd: float | None
@@ -74,42 +101,151 @@ def parse_rates(text: str) -> tuple[float, float]:
     return float(match[1]), float(match[2])
 
 
-def at_rate(requests: Requests, rate: float, option: str = "goodput") -> Requests:
-    """The same requests, their times stretched: gaps vary as they did. option: that asks for it. Raises UserError."""
+class Stream(NamedTuple):
+    """Requests that go on coming. count: of the trace, or of those that were asked for; longer: these, so many times
+    one after the other; serve: to their end, with its progress."""
+
+    count: int
+    longer: Callable[[int], Requests]
+    serve: Callable[[Requests, Progress], Online]
+
+    def times(self, requests: float, rate: float | None = None) -> int:
+        """Repetitions that have at least so many requests, whole ones between warm-up and end; as many as a run may
+        have, if those are fewer."""
+        most = MOST_REPEATED / self.count
+        if rate is not None:
+            most = min(most, rate * LATEST_PS * S_PER_PS / self.count)
+        whole = PARTS // gcd(PARTS, WARM_UP, END)
+        wanted = whole * ceil(requests / self.count / whole)
+        return max(min(wanted, int(most)), 1)
+
+
+class Trial(NamedTuple):
+    """Requests that came at a rate until they told whether their backlog grows. judged: which of them are."""
+
+    rate: float
+    online: Online
+    judged: slice
+
+    @property
+    def backlog(self) -> Backlog:
+        """Of the run."""
+        assert self.online.backlog is not None
+        return self.online.backlog
+
+    def values(self, name: str) -> np.ndarray:
+        """A column of requests, of those that are judged."""
+        return np.array(self.online.by_request[name][self.judged], float)
+
+    def told(self) -> Online:
+        """The run, with shares and times of the requests that are judged."""
+        online = self.online
+        times = {name: spread(self.values(name)) for name in TIMES}
+        latency = self.values("latency_s") / self.values("output_tokens")
+        told = replace(online, **times, latency_per_token_s=surely(latency))
+        return told if online.slo is None else replace(told, slo=self._slo(online.slo))
+
+    def _slo(self, slo: Attained) -> Attained:
+        shares = dict[str, float | None]()
+        for name, column in LIMITED.items():
+            values, limit = self.values(column), getattr(slo, f"{name}_s")
+            shares[name] = None if limit is None else float((np.isnan(values) | (values <= limit)).mean())
+        return replace(slo, **shares, all=float(self.values("slo").mean()))
+
+    def holds(self, share: float) -> bool:
+        """Whether so many requests hold the limits and the backlog does not grow."""
+        return self.backlog.state == "steady" and self.attained >= share
+
+    @property
+    def attained(self) -> float:
+        """The share of judged requests that hold all limits."""
+        return float(self.values("slo").mean())
+
+
+def arriving(requests: Requests, option: str) -> Requests:
+    """Requests with times that can be stretched. option: that asks for it. Raises UserError."""
     if requests.clients:
         raise UserError(
             f"--{option}: {counted(requests.clients, 'client')} of --arrivals closed:{requests.clients} send when "
             "requests have ended, at no rate; give --arrivals poisson:1/s or a trace with times"
         )
-    span_s = requests.arrival_ps[-1] * S_PER_PS
-    if not span_s:
+    if not requests.arrival_ps[-1]:
         raise UserError(f"--{option}: all requests arrive at once; give --arrivals poisson:1/s or a trace with times")
-    stretch = (len(requests.prompt) - 1) / span_s / rate
+    return requests
+
+
+def at_rate(requests: Requests, rate: float) -> Requests:
+    """The same requests, their times stretched: gaps vary as they did. Raises UserError."""
+    stretch = (len(requests.prompt) - 1) / (requests.arrival_ps[-1] * S_PER_PS) / rate
     found = requests._replace(arrival_ps=[round(at * stretch) for at in requests.arrival_ps])
     check_span(found, f"--rate {rate:g}")
     return found
 
 
-def find(
-    requests: Requests, rates: tuple[float, float], share: float, serve: Callable[[Requests], Online], devices: int
-) -> Goodput:
-    """Raises UserError if the limits do not hold at the lowest rate."""
-    tried = dict[float, Rate]()
-    last: dict[float, Online] = {}
+def steady(stream: Stream, rate: float, progress: Progress = lambda done, total: None) -> Trial:
+    """Requests at a rate, more and more until the trend of their backlog is clear, or as many as a run may have. Those
+    that arrive between warm-up and end are judged. Raises UserError."""
+    times, longest, running = stream.times(LEAST_REPEATED, rate), 0, list[int]()
+    while True:
+        online = stream.serve(at_rate(stream.longer(times), rate), progress)
+        found = online.backlog
+        assert found is not None
+        running.append(found.most_running)
+        if found.state == "short" and _fills(running) and found.growth > CLEAR and found.p_value <= LEVEL:
+            found = replace(found, state="growing")
+        if found.state != "short":
+            longest = longest or LONGER * times
+        more = stream.times(max(2 * times * stream.count, 1.2 * ENOUGH * found.most_running), rate)
+        clear = found.state == "steady" or (found.grows and found.growth > CLEAR)
+        if clear or more <= times or (longest and more > longest):
+            arrivals = online.by_request["arrival_s"]
+            judged = slice(bisect_left(arrivals, found.from_s), bisect_left(arrivals, found.to_s))
+            return Trial(rate, replace(online, backlog=found), judged)
+        times = more
+
+
+def _fills(running: Sequence[int]) -> bool:
+    """Whether runs of twice as many requests or more have 1.5 times as many of them running, three times."""
+    return len(running) > 2 and all(many > 1.5 * few for few, many in pairwise(running[-3:]))
+
+
+def saturation(stream: Stream, progress: Progress = lambda done, total: None) -> float | None:
+    """Requests that are completed in a second while others always wait: all come at once, more and more of them until
+    the rate stays within 2 %; None if a run cannot have so many. Raises UserError."""
+    times, before = stream.times(LEAST_REPEATED), 0.0
+    while True:
+        requests = stream.longer(times)
+        online = stream.serve(requests._replace(arrival_ps=[0] * len(requests.prompt)), progress)
+        found = completed_per_s(np.array(online.by_request["completion_s"]))
+        if abs(found - before) <= PRECISION * found:
+            return found
+        more = stream.times(2 * times * stream.count)
+        if more <= times:
+            return None
+        times, before = more, found
+
+
+def find(stream: Stream, rates: tuple[float, float], share: float, devices: int, progress: Progress) -> Goodput:
+    """Rates above those that the machine completes when requests always wait are not tried: they do not hold. Raises
+    UserError if the lowest rate does not hold."""
+    low, high = rates
+    tried, told = dict[float, Trial](), _Searched(progress, 3 + ceil(log2(max((high - low) / (PRECISION * low), 2))))
 
     def holds(rate: float) -> bool:
-        found = last[rate] = serve(at_rate(requests, rate))
-        tried[rate] = told(rate, found)
-        return tried[rate].attained >= share
+        tried[rate] = steady(stream, rate, told.next())
+        return tried[rate].holds(share)
 
-    low, high = rates
-    if not holds(low):
-        one = tried[low]
+    most = saturation(stream, told.next())
+    if most is not None and low >= most:
         raise UserError(
-            f"--slo: never met: at the lowest rate, {low:g}/s, {one.attained:.1%} of requests hold it, and {share:.0%} "
-            "are asked for; give --rate a lower one, or another --slo"
+            f"--rate: the lowest, {low:g}/s, never holds, as no more than {most:.4g} requests/s are completed; give a "
+            "lower one, or more replicas"
         )
-    fails = None if holds(high) else high
+    if not holds(low):
+        raise UserError(_never(tried[low], share))
+    fails = None if (most is None or high < most) and holds(high) else high
+    if fails is not None and most is not None:
+        fails = min(fails, most)
     while fails is not None and fails - low > PRECISION * low:
         middle = (low + fails) / 2
         if holds(middle):
@@ -117,8 +253,9 @@ def find(
         else:
             fails = middle
     best = high if fails is None else low
-    online = last[best]
-    joules = online.energy_j
+    told.end()
+    online = tried[best].online
+    joules, count = online.energy_j, len(online.by_request["arrival_s"])
     return Goodput(
         system=online.system,
         model=online.model,
@@ -127,23 +264,68 @@ def find(
         devices=devices,
         goodput_per_s=best,
         fails_per_s=fails,
+        saturation_per_s=most,
         goodput_per_s_per_device=best / devices,
-        requests_per_j=len(requests.prompt) / joules if joules else None,
+        requests_per_j=count / joules if joules else None,
         requests_per_usd=best * S_PER_H / online.usd_per_h if online.usd_per_h else None,
-        rates=[tried[rate] for rate in sorted(tried)],
+        rates=[rate_of(tried[rate]) for rate in sorted(tried)],
         spec_digest=online.spec_digest,
         version=online.version,
     )
 
 
-def told(rate: float, found: Online) -> Rate:
-    """What a rate gave."""
-    slo, each = found.slo, found.time_per_output_token_s
+def _never(trial: Trial, share: float) -> str:
+    """Why the lowest rate does not hold, and what may."""
+    found, rate = trial.backlog, f"{trial.rate:g}/s"
+    if found.state == "steady":
+        return (
+            f"--slo: never met: at the lowest rate, {rate}, {trial.attained:.1%} of requests hold it, and {share:.0%} "
+            "are asked for; give --rate a lower one, or another --slo"
+        )
+    count = len(trial.online.by_request["arrival_s"])
+    return (
+        f"--rate: at the lowest, {rate}, {count:,} requests have no steady state: {said(found)}; give a lower one, or "
+        "more replicas"
+    )
+
+
+class _Searched:
+    """Progress of a search: runs that are done, of about so many."""
+
+    def __init__(self, progress: Progress, runs: int) -> None:
+        self.progress, self.runs, self.begun = progress, runs, 0
+
+    def next(self) -> Progress:
+        """Of the next run, in thousandths of it."""
+        self.begun += 1
+        before, runs = self.begun - 1, max(self.runs, self.begun)
+        return lambda done, total: self.progress(1000 * before + 1000 * done // max(total, 1), 1000 * runs)
+
+    def end(self) -> None:
+        """All is done."""
+        self.progress(self.begun, self.begun)
+
+
+def rate_of(trial: Trial) -> Rate:
+    """What a rate came to."""
+    online, found = trial.told(), trial.backlog
+    slo, each = online.slo, online.time_per_output_token_s
     assert slo is not None
     return Rate(
-        rate, slo.all, slo.ttft, slo.tpot, slo.latency, found.time_to_first_token_s.p90, each.p90 if each else None,
-        found.tokens_per_s, found.energy_per_token_j,
-    )  # fmt: skip
+        rate_per_s=trial.rate,
+        requests=len(online.by_request["arrival_s"]),
+        state=found.state,
+        growth=found.growth,
+        growth_p_value=found.p_value,
+        attained=slo.all,
+        ttft=slo.ttft,
+        tpot=slo.tpot,
+        latency=slo.latency,
+        time_to_first_token_p90_s=online.time_to_first_token_s.p90,
+        time_per_output_token_p90_s=each.p90 if each else None,
+        tokens_per_s=online.steady.tokens_per_s if online.steady else online.tokens_per_s,
+        energy_per_token_j=online.energy_per_token_j,
+    )
 
 
 def shown(found: Goodput) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from pimloom.energy.cells import EnergyCell
 from pimloom.systems.serving.pricing.sampling import Pricing
+from pimloom.systems.serving.results.backlog import Backlog
 from pimloom.systems.viewed import Viewed
 from pimloom.workload.requests.statistics import Statistics
 
@@ -105,6 +106,7 @@ class Online(Viewed, msgspec.Struct, frozen=True, kw_only=True, dict=True):
     latency_s: Spread
     latency_per_token_s: Spread
     wait_s: Spread
+    backlog: Backlog | None
     slo: Attained | None
     preemptions: int
     swaps: int

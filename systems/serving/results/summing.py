@@ -17,6 +17,7 @@ from pimloom.systems.serving.schedulers.live import LiveRequest, Scheduler
 
 Columns = dict[str, np.ndarray]
 STEADY = (0.1, 0.9)  # of arrivals
+LIMITED = {"ttft": "time_to_first_token_s", "tpot": "time_per_output_token_s", "latency": "latency_s"}  # by `Slo`
 
 
 class Ended(NamedTuple):
@@ -58,13 +59,12 @@ def _plain(limit: float | None) -> float | None:
 
 def attained(slo: Slo, columns: Columns, tried: bool) -> tuple[Attained, np.ndarray]:
     """Shares, and which requests hold all limits. Raises UserError for a limit that none holds, unless it is tried."""
-    names = {"ttft": "time_to_first_token_s", "tpot": "time_per_output_token_s", "latency": "latency_s"}
     shares, good = dict[str, float | None](), np.ones(len(columns["latency_s"]), bool)
     for name, limit in slo._asdict().items():
         shares[name] = None
         if limit is None:
             continue
-        values = columns[names[name]]
+        values = columns[LIMITED[name]]
         holds = np.isnan(values) | (values <= limit)
         if not holds.any() and not tried:
             least = float(np.nanmin(values))

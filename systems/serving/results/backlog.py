@@ -1,0 +1,145 @@
+"""Whether requests come faster than they are completed: the trend of their number in the system."""
+
+from functools import cache
+from itertools import combinations
+from math import sqrt
+
+import msgspec
+import numpy as np
+
+from pimloom.arch.name_units import counted
+
+PARTS = 10  # of the time in which requests arrive
+WARM_UP, END = 2, 8  # the first part that is judged, and the first behind those
+ENOUGH = 10  # requests of a run for each one that runs at the same time: else it ends while machines fill up
+LEAST_GROWTH, LEVEL = 0.01, 0.05  # of the requests that come; of the test
+NOISE = 2.0  # standard deviations of the number of requests that come
+
+
+class Backlog(msgspec.Struct, frozen=True):
+    """Requests that have arrived and have not ended, between warm-up and end: `from_s` and `to_s`, at 20 % and 80 % of
+    the time in which requests arrive.
+
+    first, last: requests in the system, mean over the first and the last sixth of that time; growth: the trend
+    [requests/s, Theil-Sen] by the rate of arrivals, so the share of arriving requests that is not completed; p_value:
+    one-sided, of Mann and Kendall's test that there is no rise; most_running: requests that were scheduled and had not
+    ended, at most; state: "steady"; "growing", if requests come faster than they are completed; "unclear", if the run
+    is too short to tell; "short", if it has fewer than ten requests for each of `most_running`."""
+
+    from_s: float
+    to_s: float
+    first: float
+    last: float
+    growth: float
+    p_value: float
+    most_running: int
+    state: str
+
+    @property
+    def grows(self) -> bool:
+        """Whether requests come faster than they are completed."""
+        return self.state == "growing"
+
+
+def backlog(arrival_s: np.ndarray, scheduled_s: np.ndarray, end_s: np.ndarray) -> Backlog | None:
+    """Of the times of each request, arrivals rising: it arrives, is first in an iteration, and ends. None if all
+    arrive at once."""
+    start, last = float(arrival_s[0]), float(arrival_s[-1])
+    if last <= start:
+        return None
+    edges = np.linspace(start, last, PARTS + 1)
+    ends, part = np.sort(end_s), (last - start) / PARTS
+    held = np.diff(_over(arrival_s, edges) - _over(ends, edges)) / part  # mean number in each part
+    judged, at = held[WARM_UP:END], edges[[WARM_UP, END]]
+    inside = arrival_s[(arrival_s >= at[0]) & (arrival_s < at[1])]
+    rate = max(len(inside), 1) / (at[1] - at[0])
+    slopes = [(judged[j] - judged[i]) / ((j - i) * part) for i, j in combinations(range(len(judged)), 2)]
+    growth = float(np.median(slopes) / rate)
+    p = rising(int(sum(np.sign(slopes))), len(judged))
+    most = most_at_once(scheduled_s, ends)
+    state = "short" if len(arrival_s) < ENOUGH * most else _state(growth, p, np.diff(inside))
+    return Backlog(float(at[0]), float(at[1]), float(judged[0]), float(judged[-1]), growth, p, most, state)
+
+
+def _state(growth: float, p: float, gaps: np.ndarray) -> str:
+    """Noise: so many requests more or fewer may have come by chance."""
+    if growth <= LEAST_GROWTH:
+        return "steady"
+    cv = float(gaps.std() / gaps.mean()) if len(gaps) and gaps.any() else 1.0
+    noise = NOISE * max(cv, 1.0) / sqrt(len(gaps) + 1)
+    return "growing" if p <= LEVEL and growth > noise else "unclear"
+
+
+def _over(times: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """The integral, up to each edge, of how many of these rising times have passed."""
+    sums = np.concatenate([[0.0], np.cumsum(times - times[0])])
+    passed = np.searchsorted(times, edges, side="right")
+    return np.maximum(passed * (edges - times[0]) - sums[passed], 0.0)
+
+
+def most_at_once(start_s: np.ndarray, end_s: np.ndarray) -> int:
+    """How many lie between start and end at the same time, at most.
+
+    >>> most_at_once(np.array([0.0, 1.0, 1.5]), np.array([1.2, 2.0, 3.0]))
+    2
+    """
+    starts, ends = np.sort(start_s), np.sort(end_s)
+    return int((np.arange(1, len(starts) + 1) - np.searchsorted(ends, starts, side="right")).max())
+
+
+def rising(score: int, count: int) -> float:
+    """The chance that so many values in random order have a score of Mann and Kendall (pairs that rise, less those
+    that fall) of at least `score` [Kendall, Rank Correlation Methods].
+
+    >>> rising(3, 3), rising(-3, 3)
+    (0.16666666666666666, 1.0)
+    """
+    pairs = count * (count - 1) // 2
+    ways = _orders(count)
+    most = (pairs - score) // 2  # pairs that fall
+    return sum(ways[: most + 1]) / sum(ways)
+
+
+@cache
+def _orders(count: int) -> tuple[int, ...]:
+    """How many orders have 0, 1, 2 … pairs that fall."""
+    ways = [1]
+    for n in range(2, count + 1):
+        ways = [sum(ways[max(i - n + 1, 0) : i + 1]) for i in range(len(ways) + n - 1)]
+    return tuple(ways)
+
+
+def completed_per_s(end_s: np.ndarray) -> float:
+    """The rate at which requests end, a straight line through the middle 60 % of them [1/s]."""
+    ends, n = np.sort(end_s), len(end_s)
+    some = ends[n // 5 : n - n // 5]
+    at = some - some.mean()
+    spread = float((at * at).sum())
+    if not spread:
+        return n / float(ends[-1] - ends[0]) if ends[-1] > ends[0] else float("inf")
+    return float((at * np.arange(len(some))).sum()) / spread
+
+
+def said(found: Backlog) -> str:
+    """The trend and its test in words."""
+    return (
+        f"{found.first:,.3g} requests in the system after warm-up, {found.last:,.3g} at the end, a trend of "
+        f"{found.growth:+.2%} of those that come (p = {found.p_value:.2g}): {found.state}"
+    )
+
+
+def warning(found: Backlog | None, requests: int) -> list[str]:
+    """What to note of requests that have no steady state."""
+    if found is None or found.state == "steady":
+        return []
+    if found.state == "short":
+        return [
+            f"the run is short against its latencies: {counted(requests, 'request')}, of which {found.most_running:,} "
+            f"run at once; figures depend on --requests, and hold from about {ENOUGH * found.most_running:,} on"
+        ]
+    if found.grows:
+        return [
+            f"the backlog grows by {found.growth:.1%} of the requests that come: latencies are those of "
+            f"{counted(requests, 'request')}, not of this rate, and longer with more of them"
+        ]
+    return ["the run is too short to tell whether the backlog grows; take more --requests"]
