@@ -1,6 +1,7 @@
 """Digests of what decides a result."""
 
 import hashlib
+from fractions import Fraction
 from typing import Any
 
 import msgspec
@@ -13,6 +14,25 @@ def digest(*values: Any) -> str:
     """SHA-256 of values (Structs, numbers, texts), 16 hex digits; equal values, equal digest."""
     text = msgspec.json.encode(values, enc_hook=str, order="sorted")
     return hashlib.sha256(text).hexdigest()[:16]
+
+
+def plain(asked: Any) -> Any:
+    """Options as values of JSON, equal ones alike: whole numbers as integers, whatever they are typed as.
+
+    >>> plain({"link": (400.0, 0.5), "tp": 2})
+    {'link': [400, 0.5], 'tp': 2}
+    """
+    if asked is None or isinstance(asked, bool | int | str):
+        return asked
+    if isinstance(asked, float):
+        return int(asked) if asked.is_integer() else float(asked)
+    if isinstance(asked, Fraction):
+        return str(asked)
+    if isinstance(asked, dict):
+        return {str(name): plain(value) for name, value in asked.items()}
+    if isinstance(asked, list | tuple):
+        return list(asked) if set(map(type, asked)) <= {int} else [plain(value) for value in asked]
+    return plain(msgspec.to_builtins(asked))
 
 
 def decisive(part: Part) -> dict[str, Any]:

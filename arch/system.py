@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import asdict
 
-from pimloom.arch.digest import decisive, digest
+from pimloom.arch.digest import decisive, digest, plain
 from pimloom.arch.document import NEAREST, SET, nearest
 from pimloom.arch.error import UserError
 from pimloom.arch.inner_device import made_of, own
@@ -122,8 +122,9 @@ class System:
 
 
 def spec_digest(system: System, model: LlmSpec, **asked: Any) -> str:
-    """Digest of everything that decides a result: system, model, and what was asked for (tokens, seeds, options)."""
-    return digest(system.digest, model.decisive(), asked)
+    """Digest of everything that decides a result: system, model, and what was asked for (tokens, seeds, options), as
+    values and not as typed."""
+    return digest(system.digest, model.decisive(), plain(asked))
 
 
 def load_system(name: str, overrides: Mapping[str, str] | None = None, command: str | None = None) -> System:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
-from pimloom.arch.digest import digest
+from pimloom.arch.digest import digest, plain
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
@@ -167,7 +167,7 @@ def compare(
         every.append(told)
     if not every:
         raise UserError("; ".join(f"{one.system} cannot run it: {one.reason}" for one in found))
-    asked = wanted.decisive() | ({"prices": list(prices)} if any(prices) else {})
+    asked = plain(wanted.decisive() | {"tp": tp} | ({"prices": list(prices)} if any(prices) else {}))
     compared = _comparison(llm, alone, wanted, found, tp, digest([one.digest for one in alone], llm.decisive(), asked))
     compared.__dict__["told"] = every  # no field: their steps, of which some are simulated when they are asked for
     return compared

@@ -45,7 +45,7 @@ def request_work(system: System, llm: LlmSpec, asked: Asked) -> Work[CentOutcome
     contexts = simulated_contexts(context, every, found.released)
     whole = found.released if asked.lm_head is None else asked.lm_head  # its own code has them
     differs = {"outside": whole} if whole is not found.released else {}
-    parts = {"pp": found.stages, "tp": found.tensor, "fidelity": fidelity}
+    parts = {"pp": found.stages, "tp": found.tensor, "fidelity": fidelity, "every": every}
     digest = spec_digest(system, llm, contexts=contexts, **parts, **differs)
 
     def run(progress: Progress) -> CentOutcome:

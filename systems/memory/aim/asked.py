@@ -134,7 +134,7 @@ def _run(wanted: Wanted, device: Device, program: Program, channel: int, progres
         active_cycles_mean=float(np.mean(found.open_ck)),
         bandwidth_gb_s=_columns(device, total) / time_s / BYTES_PER_GB,
         warnings=_warnings(program, found.left),
-        spec_digest=_digest(device, program),
+        spec_digest=_digest(device, program, channel),
         version=__version__,
         wall_s=wall_s,
     )
@@ -174,7 +174,8 @@ def _warnings(program: Program, left: np.ndarray) -> list[str]:
     return said
 
 
-def _digest(device: Device, program: Program) -> str:
-    """Digest of all that decides a result."""
+def _digest(device: Device, program: Program, channel: int) -> str:
+    """Digest of all that decides a result. channel: whose figures are in it."""
     spec = asdict(device.spec) | {"description": "", "part": "", "registers": 0}
-    return digest(spec, decisive(device.part), hashlib.sha256(program.rows.tobytes()).hexdigest())
+    rows = hashlib.sha256(program.rows.tobytes()).hexdigest()
+    return digest(spec, decisive(device.part), rows, program.unread, program.long, channel)

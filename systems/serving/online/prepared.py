@@ -28,12 +28,13 @@ from pimloom.systems.serving.results.limits import parse_slo
 from pimloom.systems.serving.schedulers.blocks import Blocks
 from pimloom.systems.serving.schedulers.live import LiveRequest
 from pimloom.systems.serving.schedulers.vllm_v1 import AHEAD
-from pimloom.systems.serving.transforms.asked import room, transform_of
+from pimloom.systems.serving.transforms.asked import decisive, room, transform_of
 from pimloom.systems.serving.transforms.transform import Apart, Transform
 from pimloom.systems.settings import parse_settings
 from pimloom.workload.decoding.density import density_of
 from pimloom.workload.decoding.formats import format_of
 from pimloom.workload.need import CACHE_MANAGERS, Windowed, windowed
+from pimloom.workload.requests.arrivals import parse_arrivals
 from pimloom.workload.requests.table import Requests, content
 
 PREFIX_KEEPS_ALL = "layers with a window keep all tokens of a request: blocks that prompts share are of all layers"
@@ -230,23 +231,43 @@ def _named(
 ) -> dict[str, Any]:
     """Fields of the result that are known before."""
     layers, limits = layers_of(llm, wanted.layers), plan.limits
-    table = [requests.arrival_ps, requests.prompt, requests.output, requests.clients]
-    left = ["prefix", "branches", "rows", "window", *(() if limits.policy else ("policy", "channels"))]
-    left += [name for name in ("ahead", "whole") if getattr(limits, name) == Limits._field_defaults[name]]
-    asked = {name: value for name, value in limits._asdict().items() if name not in left}
+    settled_system, outside = settled(system, lm_head)
+    asked = _limited(limits, plan.scheduler) | _rated(wanted) | outside | more
     asked |= {"kv_manager": wanted.kv_manager} if limits.window or wanted.kv_manager != "by-layer" else {}
-    asked |= {"rows": limits.rows.there} if limits.rows else {}
-    settled_system, outside = settled(system, wanted.lm_head)
     digest = spec_digest(
-        settled_system, llm, **asked, **outside, tp=wanted.tp, layers=layers, scheduler=plan.scheduler, requests=table,
-        prefix=content(limits.prefix), replicas=plan.replicas, router=plan.router, exact=plan.exact, sample=plan.sample,
-        price_error=plan.price_error, seed=plan.seed, slo=wanted.slo, **_transformed(wanted), **more,
+        settled_system, llm, **asked, tp=wanted.tp, layers=layers, scheduler=plan.scheduler, replicas=plan.replicas,
+        requests=[requests.arrival_ps, requests.prompt, requests.output, requests.clients], router=plan.router,
+        exact=plan.exact, sample=plan.sample, price_error=plan.price_error,
+        seed=plan.seed, slo=None if wanted.slo is None else parse_slo(wanted.slo),
+        price=parse_price(wanted.price, 2 if plan.transform and plan.transform.apart else 1, "of both machines"),
+        transforms=decisive(
+            speculate=wanted.speculate, branches=wanted.branches, shared=wanted.shared_kv, mode=wanted.mode,
+            weights=wanted.weights, density=wanted.density,
+        ),
     )  # fmt: skip
     return {
         "system": system.name, "model": llm.name, "tp": wanted.tp, "layers": layers, "lm_head": lm_head,
         "model_layers": llm.num_hidden_layers, "spec_digest": digest,
         "workload": {"name": requests.name, "note": requests.note}, "transforms": _transformed(wanted),
     }  # fmt: skip
+
+
+def _limited(limits: Limits, scheduler: str) -> dict[str, object]:
+    """What decides who is in an iteration, by name, beside the scheduler's rule."""
+    left = ["branches", "window", *(() if limits.policy else ("policy", "channels"))]
+    found = {name: value for name, value in limits._asdict().items() if name not in left}
+    rows = limits.rows and limits.rows.there
+    return found | {"tokens": limits.budget(scheduler), "prefix": content(limits.prefix), "rows": rows}
+
+
+def _rated(wanted: Wanted) -> dict[str, object]:
+    """Rates at which requests go on coming, and by which law; nothing where they come once."""
+    if wanted.rate is None:
+        return {}
+    of = wanted.arrivals and parse_arrivals(wanted.arrivals)
+    law = of and (of.kind, of.cv)
+    rates = [float(rate) for rate in wanted.rate.split(":")]
+    return {"rates": rates, "law": law} | ({"share": wanted.share} if wanted.goodput else {})
 
 
 def _transformed(wanted: Wanted) -> dict[str, Any]:

@@ -74,7 +74,7 @@ class Machine:
             asked = [*(self.wanted.settings or ()), *(f"{name}={value}" for name, value in settings.items())]
             self.made[key] = prepared(
                 self.wanted._replace(settings=asked), self.llm, self.requests, self.source,
-                more={"shares": self.wanted.shares or EQUAL},
+                more={"shares": self.shares},
             )  # fmt: skip
         return self.made[key]
 

@@ -14,7 +14,7 @@ from pimloom.systems.serving.online.prepared import Source, prepared
 from pimloom.systems.serving.online.running import Progress, Service
 from pimloom.systems.serving.online.shared import Machine, serve_shared
 from pimloom.systems.serving.options.wanted import Wanted
-from pimloom.systems.serving.overlap.written import overlapped, parse_overlap, settings_of
+from pimloom.systems.serving.overlap.written import overlap_of, overlapped, parse_overlap, settings_of
 from pimloom.systems.serving.results.limits import parse_slo
 from pimloom.systems.serving.results.outcome import Online
 from pimloom.systems.serving.sharing.finetuning import Filled, Fuller, parse_finetuning
@@ -54,7 +54,7 @@ def overlapping(wanted: Wanted, llm: LlmSpec, requests: Requests, source: Source
     return prepared(
         wanted, llm, requests, source._replace(maker=device_of),
         wrap=lambda device, system: overlapped(text, device),
-        more={"overlap": text},
+        more={"overlap": overlap_of(text)},
     )  # fmt: skip
 
 
@@ -72,7 +72,7 @@ def finetuning(wanted: Wanted, llm: LlmSpec, requests: Requests, source: Source)
         raise UserError(f"--pp {wanted.pp}: fine-tuning is on one stage; leave it out")
     by = prepared(
         wanted, llm, requests, source, wrap=lambda device, system: Fuller(device, job.more_bytes(llm, wanted.tp)),
-        more={"finetune": text},
+        more={"finetune": job},
     )  # fmt: skip
     return by._replace(plan=by.plan._replace(finetuning=job, limit_ps=slo.tpot / S_PER_PS))
 

@@ -62,14 +62,19 @@ def settings_of(kind: str, given: Mapping[str, int], system: System) -> list[str
     return [f"interleave.sub_batches={given.get('parts', 2)}"]
 
 
-def overlapped(text: str, device: Device) -> Device:
-    """The device whose operators overlap so. Raises UserError."""
+def overlap_of(text: str) -> Overlap:
+    """The same with all that nobody gave. Raises UserError."""
     kind, given = parse_overlap(text)
-    assert isinstance(device, RooflineDevice)
     units = None
     if kind == "tokenweave":
         asked = UNITS | dict(given)
         if asked["collective"] >= asked["units"]:
             raise UserError(f"--overlap {text}: collective: expected fewer than all {asked['units']} units")
         units = Units(asked["collective"], asked["units"])
-    return Overlapped(device, Overlap(kind, given.get("parts"), units, given.get("offset", 0)))
+    return Overlap(kind, given.get("parts"), units, given.get("offset", 0))
+
+
+def overlapped(text: str, device: Device) -> Device:
+    """The device whose operators overlap so. Raises UserError."""
+    assert isinstance(device, RooflineDevice)
+    return Overlapped(device, overlap_of(text))

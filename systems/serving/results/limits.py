@@ -1,13 +1,13 @@
 """Limits of latency that a service is held to."""
 
+from fractions import Fraction
 from typing import NamedTuple
 
 from pimloom.arch.document import nearest
 from pimloom.arch.error import UserError
-from pimloom.arch.units import S_PER_MS, S_PER_US
 
 NAMES = {"ttft": "time to first token", "tpot": "time per output token", "latency": "latency"}
-UNITS = {"us": S_PER_US, "ms": S_PER_MS, "s": 1.0}
+UNITS = {"us": 10**6, "ms": 1000, "s": 1}  # of a second
 SUCH_AS = "such as ttft=1s,tpot=50ms"
 
 
@@ -46,8 +46,8 @@ def _seconds(text: str, value: str) -> Limit:
     digits = value.rstrip("mus")
     unit = value[len(digits) :]
     try:
-        seconds = Limit(float(digits) * UNITS[unit])
-    except (ValueError, KeyError):
+        seconds = Limit(Fraction(digits) / UNITS[unit])  # 50000us is 50ms to the last bit
+    except (ValueError, KeyError, OverflowError):
         raise UserError(f"--slo {text}: expected a time in s, ms or us, {SUCH_AS}, got {value!r}") from None
     if not 0 < seconds < float("inf"):
         raise UserError(f"--slo {text}: expected a time above 0, {SUCH_AS}")

@@ -19,6 +19,8 @@ from pimloom.systems.serving.transforms.speculated import Accepting, BetaChain, 
 from pimloom.systems.serving.transforms.transform import Apart, Spread, Transform
 from pimloom.systems.serving.transforms.written import Speculation, parse_branches, parse_speculation
 from pimloom.workload.decoding import chain, tree
+from pimloom.workload.decoding.density import density_of
+from pimloom.workload.decoding.formats import format_of
 from pimloom.workload.need import parameters
 
 KNOW = ("vllm-v1", "vllm-v0", "sarathi", "orca", "faster-transformer")  # schedulers whose steps have several tokens
@@ -32,6 +34,29 @@ OUTPUT = {  # what a request's output is
     "sart": "output is tokens of all branches; what they are worth is synthetic",
 }
 WEIGHT_BITS = 16  # [design] of heads, as of LM heads
+
+
+def decisive(
+    *, speculate: str | None, branches: str | None, shared: bool, mode: str | None, weights: str | None,
+    density: str | None,
+) -> dict[str, object]:  # fmt: skip
+    """What transforms that are asked for decide, by name: values, not how they are typed. Raises UserError."""
+    found = dict[str, object]()
+    if speculate is not None:
+        of = parse_speculation(speculate)
+        draft = of.draft and load_llm(of.draft).decisive()
+        alpha = of.alpha if of.spread else of.alphas if of.alpha else ()
+        named = {"draft": draft, "on": of.on and load_system(of.on).digest, "alpha": alpha}
+        found["speculate"] = of._asdict() | named
+    if branches is not None:
+        found["branches"] = parse_branches(branches, shared, mode)._asdict()
+    if mode is not None:
+        found["mode"] = parse_mode(mode)._asdict()
+    if weights is not None:
+        found["weights"] = format_of(weights)._asdict()
+    if density is not None:
+        found["density"] = density_of(density)._asdict()
+    return found
 
 
 def transform_of(
