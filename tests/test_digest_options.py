@@ -85,7 +85,8 @@ SAME: dict[str, tuple[tuple[str, ...], Sequence[tuple[str, str]]]] = {
         (("--tp 1", "--layers 2"), ("--prompt 0", "--every 1"), ("--no-lm-head", ""), ("--model copy.json", ""))),
     "run t4": (("run", "t4", *MODEL, "--generate", "2"), (("--no-lm-head", ""), ("--set power_w=70", "--seed 7"))),
     "compare": (("compare", "gpu_a100,t4", *MODEL, "--generate", "2"),
-        (("--batch 1", "--prompt 0"), ("--no-lm-head", ""), ("--layers 2", "--every 16"), ("--price 2", "--price 2:2.0"))),
+        (("--batch 1", "--prompt 0"), ("--no-lm-head", ""), ("--layers 2", "--every 16"),
+         ("--price 2", "--price 2:2.0"))),
     "serve": ((*SERVE, *DRAWN), (
         ("--slo ttft=1s,tpot=50ms", "--slo tpot=50000us,ttft=1000ms"), ("--weights int4", "--weights int4:128"),
         ("--density 0.5", "--density 0.50,phase=prefill"), ("--price 2", "--price 2.00"),
