@@ -94,7 +94,7 @@ def test_repetitions_share_within_themselves_alone(prefix):
         assert one is None or all((one == other) == (number == its) for other, its in flat)
 
 
-ONE = {"model": "gpt2", "layers": 2, "lengths": "64:1", "requests": 50, "batch": 1, "scheduler": "orca"}
+ONE: dict[str, Any] = {"model": "gpt2", "layers": 2, "lengths": "64:1", "requests": 50, "batch": 1, "scheduler": "orca"}
 
 
 def step_s() -> float:

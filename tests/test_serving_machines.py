@@ -10,7 +10,7 @@ from pimloom.reports.serving.machines import Line, Point, Served, crossings, mac
 
 
 def point(machine: str, load: float, j: float, usd: float, held: float = 1.0) -> Point:
-    return Point(machine, load, 1, held, 0.5, 0.02, j, usd, 0.1, 0.5)
+    return Point(machine, load, 1, "steady", held, 0.5, 0.02, j, usd, 0.1, 0.5)
 
 
 POINTS = [

@@ -195,8 +195,8 @@ def served_point(
     options |= {key: str(options[key]) for key in NUMBERS if key in options}
     rate, trace, pools = (options.pop(key, None) for key in ("rate", "trace", "pools"))
     requests = None if trace is None else traces[str(trace)].requests()
-    options |= {"rate": rate if rate is None else repr(float(rate))}
-    wanted = Wanted(**{"system": pools or system.name, **options, "trace": None})  # type: ignore[arg-type]
+    text = None if rate is None else repr(float(rate))
+    wanted = Wanted(**{"system": pools or system.name, **options, "trace": None, "rate": text})  # type: ignore[arg-type]
 
     def load(name: str, settings: Sequence[str]) -> System:
         is_set = parse_settings(settings)

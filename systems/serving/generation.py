@@ -29,7 +29,7 @@ from pimloom.systems.serving.stepping import (
     simulated,
 )
 
-MOST_REQUESTS = 2**20  # each is kept by itself
+MOST_REQUESTS = 2**16  # of a batch: each is simulated by itself
 
 
 class Generated(WithSpans, frozen=True, kw_only=True):
@@ -122,7 +122,7 @@ def check(llm: LlmSpec, wanted: Wanted, default: int | None = None, beside: Sequ
         if getattr(wanted, name) < least:
             raise UserError(f"--{name} {getattr(wanted, name)}: expected at least {least}")
     if wanted.batch > MOST_REQUESTS:
-        raise UserError(f"--batch {wanted.batch}: expected at most {MOST_REQUESTS}")
+        raise UserError(f"--batch {wanted.batch}: expected at most {MOST_REQUESTS:,}; take fewer, on fewer devices")
     if not any(traits(system.kind).beyond for system in beside):
         check_positions(llm, wanted.prompt, wanted.generate, default=wanted.generate == default)
 

@@ -98,24 +98,24 @@ class Tokens:
 
 
 class Repeated(NamedTuple):
-    """The prompts of `count` requests over and over. A repetition shares within itself what the first one does, and
+    """The prompts of so many requests over and over. A repetition shares within itself what the first one does, and
     nothing with the others: whoever comes later has prompts of their own."""
 
     prefix: Prefix
-    count: int
+    requests: int
 
     def block(self, request: int, k: int, size: int) -> Hashable:
         """That of the first repetition, with the number of its own."""
-        number, place = divmod(request, self.count)
+        number, place = divmod(request, self.requests)
         mine = self.prefix.block(place, k, size)
         return mine if mine is None or not number else (number, mine)
 
     def numbered(self, requests: Sequence[int], counts: Sequence[int], size: int) -> list[np.ndarray]:
         """As above."""
-        found = self.prefix.numbered([request % self.count for request in requests], counts, size)
+        found = self.prefix.numbered([request % self.requests for request in requests], counts, size)
         apart = 1 + max((int(one.max(initial=0)) for one in found), default=0)
         each = zip(requests, found, strict=True)
-        return [np.where(one < 0, one, one + request // self.count * apart) for request, one in each]
+        return [np.where(one < 0, one, one + request // self.requests * apart) for request, one in each]
 
 
 class Answered(NamedTuple):

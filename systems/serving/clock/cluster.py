@@ -1,6 +1,7 @@
 """Replicas that share nothing but a router, which sends each request to one of them when it arrives."""
 
 from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
 from itertools import cycle
 from typing import Protocol
 
@@ -13,6 +14,11 @@ class Runs(Protocol):
     @property
     def waiting(self) -> int:
         """How many wait."""
+        ...
+
+    @property
+    def due(self) -> int:
+        """The next tick at which something happens."""
         ...
 
     def arrive(self, request: LiveRequest, now: int) -> None:
@@ -42,10 +48,21 @@ ROUTERS = {"round-robin": round_robin, "least-waiting": least_waiting}
 
 
 def serve(requests: Sequence[LiveRequest], replicas: Sequence[Runs], router: Router) -> None:
-    """Until nothing happens any more. requests: in the order in which they arrive."""
+    """Until nothing happens any more. requests: in the order in which they arrive. Only replicas on which something
+    happens are looked at, in their order."""
+    place, due = {id(replica): i for i, replica in enumerate(replicas)}, list[tuple[int, int]]()
     for request in requests:
-        for replica in replicas:
-            replica.run_until(request.arrival)
-        router(request).arrive(request, request.arrival)
+        ready = set[int]()
+        while due and due[0][0] < request.arrival:
+            ready.add(heappop(due)[1])
+        for i in sorted(ready):
+            replicas[i].run_until(request.arrival)
+            if replicas[i].due != NEVER:
+                heappush(due, (replicas[i].due, i))
+        chosen = router(request)
+        before = chosen.due
+        chosen.arrive(request, request.arrival)
+        if chosen.due < before:
+            heappush(due, (chosen.due, place[id(chosen)]))
     for replica in replicas:
         replica.run_until(NEVER)

@@ -115,6 +115,11 @@ class CompiledReplica:
         """How many wait."""
         return int(self.at[f.WAITING])
 
+    @property
+    def due(self) -> int:
+        """The next tick at which something happens."""
+        return int(self.at[f.DUE])
+
     def arrive(self, request: LiveRequest, now: int) -> None:
         """A request joins those that wait."""
         table, i, at = self.board.shared.requests, self.board.place[request.number], self.at

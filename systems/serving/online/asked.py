@@ -21,7 +21,7 @@ from pimloom.systems.serving.online.running import Progress, Service, serve_onli
 from pimloom.systems.serving.online.together import Found, finetuning, overlapping, shared_out, unfilled
 from pimloom.systems.serving.options.named import IN_POOLS, ONE_STAGE, SCHEDULERS, SHARING, STAGES_IN_POOLS, check_name
 from pimloom.systems.serving.options.prices import parse_price
-from pimloom.systems.serving.options.spans import MOST_REQUESTS, check_count, check_span
+from pimloom.systems.serving.options.spans import MOST_REQUESTS, check_count, check_replicas, check_span
 from pimloom.systems.serving.options.strays import check_only, check_strays
 from pimloom.systems.serving.options.wanted import Wanted
 from pimloom.systems.serving.pools.written import AFTER, SUCH_AS, TRANSFERS, Pools, parse_pools
@@ -152,6 +152,8 @@ def _pools(wanted: Wanted, pools: Pools, llm: LlmSpec, requests: Requests, sourc
         raise UserError(f"--shares {wanted.shares}: belongs to --scheduler semi-pd, not {name}; leave it out")
     if name not in IN_POOLS or wanted.replicas > 1:
         raise UserError(f"{wanted.system}: pools go with --scheduler {' or '.join(IN_POOLS)}, without --replicas")
+    for pool in pools[:2]:
+        check_replicas(f"{wanted.system}: {pool.system}*{pool.replicas}", pool.replicas)
     stages = [pool.pp or wanted.pp for pool in pools[:2]]
     if max(stages) > 1 and name not in STAGES_IN_POOLS:
         raise UserError(f"--pp {max(stages)}: {name} has one stage here; in pools take {' or '.join(STAGES_IN_POOLS)}")
@@ -212,12 +214,13 @@ def _check_numbers(wanted: Wanted) -> None:
     least = {
         "requests": wanted.requests, "batch-tokens": wanted.batch_tokens, "batch": wanted.batch, "swap": wanted.swap,
         "block-size": wanted.block_size, "blocks": wanted.blocks, "long-prompt": wanted.long_prompt,
-        "replicas": wanted.replicas, "tp": wanted.tp, "pp": wanted.pp,
+        "tp": wanted.tp, "pp": wanted.pp,
     }  # fmt: skip
     for name, value in least.items():
         most = MOST_REQUESTS if name == "requests" else MOST_COUNT
         if value is not None and not 1 <= value <= most:
             raise UserError(f"--{name} {value}: expected 1 to {most:,}")
+    check_replicas(f"--replicas {wanted.replicas}", wanted.replicas)
     for name in ("sample", "num_preallocate_tokens"):
         if not 0 <= (getattr(wanted, name) or 0) <= MOST_COUNT:
             raise UserError(f"--{name.replace('_', '-')} {getattr(wanted, name)}: expected 0 to {MOST_COUNT:,}")

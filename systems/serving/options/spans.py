@@ -7,12 +7,21 @@ from pimloom.workload.requests.table import Requests
 
 LATEST_PS = NEVER // 2  # of an arrival, about 26 days; the other half is left for what comes to run late
 MOST_REQUESTS = 10**6  # each is kept by itself
+MOST_REPLICAS = 4096  # each has a scheduler and memory of its own
 
 
 def check_count(requests: Requests) -> None:
     """Raise UserError for more than a run takes."""
     if (n := len(requests.prompt)) > MOST_REQUESTS:
         raise UserError(f"{requests.name}: {n:,} requests, expected at most {MOST_REQUESTS:,}; take --requests fewer")
+
+
+def check_replicas(option: str, replicas: int) -> None:
+    """Raise UserError for more than a run takes."""
+    if not 1 <= replicas <= MOST_REPLICAS:
+        raise UserError(
+            f"{option}: expected 1 to {MOST_REPLICAS:,} copies; serve a part of the requests on a part of the copies"
+        )
 
 
 def check_span(requests: Requests, rate: str | None = None) -> None:

@@ -102,21 +102,21 @@ def parse_rates(text: str) -> tuple[float, float]:
 
 
 class Stream(NamedTuple):
-    """Requests that go on coming. count: of the trace, or of those that were asked for; longer: these, so many times
+    """Requests that go on coming. number: of the trace, or of those that were asked for; longer: these, so many times
     one after the other; serve: to their end, with its progress."""
 
-    count: int
+    number: int
     longer: Callable[[int], Requests]
     serve: Callable[[Requests, Progress], Online]
 
     def times(self, requests: float, rate: float | None = None) -> int:
         """Repetitions that have at least so many requests, whole ones between warm-up and end; as many as a run may
         have, if those are fewer."""
-        most = MOST_REPEATED / self.count
+        most = MOST_REPEATED / self.number
         if rate is not None:
-            most = min(most, rate * LATEST_PS * S_PER_PS / self.count)
+            most = min(most, rate * LATEST_PS * S_PER_PS / self.number)
         whole = PARTS // gcd(PARTS, WARM_UP, END)
-        wanted = whole * ceil(requests / self.count / whole)
+        wanted = whole * ceil(requests / self.number / whole)
         return max(min(wanted, int(most)), 1)
 
 
@@ -195,7 +195,7 @@ def steady(stream: Stream, rate: float, progress: Progress = lambda done, total:
             found = replace(found, state="growing")
         if found.state != "short":
             longest = longest or LONGER * times
-        more = stream.times(max(2 * times * stream.count, 1.2 * ENOUGH * found.most_running), rate)
+        more = stream.times(max(2 * times * stream.number, 1.2 * ENOUGH * found.most_running), rate)
         clear = found.state == "steady" or (found.grows and found.growth > CLEAR)
         if clear or more <= times or (longest and more > longest):
             arrivals = online.by_request["arrival_s"]
@@ -219,7 +219,7 @@ def saturation(stream: Stream, progress: Progress = lambda done, total: None) ->
         found = completed_per_s(np.array(online.by_request["completion_s"]))
         if abs(found - before) <= PRECISION * found:
             return found
-        more = stream.times(2 * times * stream.count)
+        more = stream.times(2 * times * stream.number)
         if more <= times:
             return None
         times, before = more, found
