@@ -26,13 +26,15 @@ BATCH_TOKENS = 512  # of an iteration [design]
 
 
 class Machine(NamedTuple):
-    """A line of machines.csv. tp: as `pimloom serve` takes it; devices: that are paid for; usd_per_h: of one; rest_w:
-    of each device at all times, beside what the system tells by itself."""
+    """A line of machines.csv. tp: as `pimloom serve` takes it; devices: that are paid for; scheduler: vLLM v1, or v0
+    where prompts and decode go in steps of their own; usd_per_h: of one; rest_w: of each device at all times, beside
+    what the system tells by itself."""
 
     system: str
     tp: int
     devices: int
     settings: tuple[str, ...]
+    scheduler: str
     usd_per_h: float
     tag: str
     source: str
@@ -69,6 +71,7 @@ def machines() -> list[Machine]:
         return [
             Machine(
                 row["system"], int(row["tp"]), int(row["devices"]), tuple(row["settings"].split()),
+                row["scheduler"],
                 float(row["usd_per_h"]), row["tag"], row["source"], float(row["rest_w"] or 0), row["rest_source"],
             )
             for row in csv.DictReader(file)
@@ -82,7 +85,8 @@ class Served:
         self.machine = machine
         wanted = Wanted(
             machine.system, model, trace=TRACE, requests=requests, tp=machine.tp, settings=machine.settings, slo=SLO,
-            batch_tokens=BATCH_TOKENS, cut=True, sample=0,
+            batch_tokens=None if machine.scheduler == "vllm-v0" else BATCH_TOKENS, cut=True, sample=0,
+            scheduler=machine.scheduler,
         )  # fmt: skip
         llm = load_llm(model)
         self.requests: Requests = within_positions(llm, requests_of(wanted), cut=True)[0]

@@ -5,7 +5,7 @@ from pimloom.arch.units import J_PER_MJ, S_PER_MS
 from pimloom.reports.compare.cells import cells_line
 from pimloom.reports.terminal.tables import show_line, show_rows
 from pimloom.systems.serving.pricing.sampling import KindError, Pricing
-from pimloom.systems.serving.results.backlog import said
+from pimloom.systems.serving.results.backlog import said as trend
 from pimloom.systems.serving.results.goodput import Goodput, shown
 from pimloom.systems.serving.results.outcome import Attained, Online
 from pimloom.workload.requests.statistics import Statistics
@@ -80,7 +80,7 @@ def show_online(found: Online) -> None:
         shares = ", ".join(f"{what} {share:.1%}" for what, share in found.utilisation.items())
         show_line(f"utilisation: {shares}")
     if found.backlog is not None:
-        show_line(f"backlog: {said(found.backlog)}")
+        show_line(f"backlog: {trend(found.backlog)}")
     _show_memory(found)
     if found.beside is not None:
         beside = found.beside

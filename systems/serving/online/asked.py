@@ -57,14 +57,14 @@ def online_work(wanted: Wanted) -> Work[Online | Goodput]:
         measured = wanted.sample > 0 and not wanted.exact
         if measured:  # prices are mended before rates are compared
             found.serve(at_rate(requests, sqrt(rates[0] * rates[1])), progress, True, True)
-        best = find(_stream(wanted, requests, found, False), rates, wanted.share, found.devices, progress)
+        best = find(_stream(wanted, requests, found), rates, wanted.share, found.devices, progress)
         of_best = found.serve(at_rate(requests, best.goodput_per_s), progress, True, measured)
         return replace(best, pricing=of_best.pricing)
 
     return Work(f"{llm.name} on {wanted.system}", run, lambda: [*llm.notes, *notes, *found.after(), *steadiness])
 
 
-def _stream(wanted: Wanted, requests: Requests, found: Found, sampled: bool) -> Stream:
+def _stream(wanted: Wanted, requests: Requests, found: Found) -> Stream:
     """Requests over and over; arrivals that are drawn go on."""
     arrivals = None if wanted.arrivals is None else parse_arrivals(wanted.arrivals)
 
@@ -74,7 +74,7 @@ def _stream(wanted: Wanted, requests: Requests, found: Found, sampled: bool) -> 
             return more
         return more._replace(arrival_ps=drawn_ps(arrivals, len(more.prompt), wanted.seed))
 
-    return Stream(len(requests.prompt), longer, lambda some, progress: found.serve(some, progress, True, sampled))
+    return Stream(len(requests.prompt), longer, lambda some, progress: found.serve(some, progress, True, False))
 
 
 def served_on(
@@ -91,7 +91,8 @@ def served_on(
     found = _found(wanted, _written(wanted), llm, requests, source)
     if rate is None:
         return found.serve(requests, lambda done, total: None, True, True), found.on
-    return steady(_stream(wanted, requests, found, True), rate).told(), found.on
+    pricing = found.serve(at_rate(requests, rate), lambda done, total: None, True, True).pricing
+    return replace(steady(_stream(wanted, requests, found), rate).told(), pricing=pricing), found.on
 
 
 def _written(wanted: Wanted) -> Pools | None:

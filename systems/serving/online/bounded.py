@@ -21,6 +21,7 @@ FIGURES = ("mean", "p50", "p90", "p99", "max")
 DIRECTIONS = (dict.fromkeys(KINDS, 1), dict.fromkeys(KINDS, -1), {DECODE: 1, VERIFY: 1, PROMPT: -1, MIXED: -1},
               {DECODE: -1, VERIFY: -1, PROMPT: 1, MIXED: 1})  # fmt: skip
 NOTHING = Pricing(True, 0, 0, 0.0, True, 0.0, 0.0, 0.0, {}, {})
+UNMEASURED = Pricing(False, 0, 0, 0.0, None, None, None, None, None, {})
 
 
 class Way(NamedTuple):
@@ -51,6 +52,8 @@ def bounded(way: Way, progress: Progress) -> Online:
         if not any(mended):
             break
     assert found is not None
+    if not way.sampled:
+        return replace(found, pricing=replace(UNMEASURED, simulated=way.simulated(), limit=way.limit))
     return replace(found, pricing=_pricing(way, found))
 
 
@@ -67,13 +70,15 @@ def _silent(done: int, total: int) -> None:
 def _whole(way: Way, progress: Progress) -> Online | None:
     """A run in which each iteration is simulated; None if they are too many."""
     costs = way.costs()
-    if way.least > sum(one.few for one in costs):
+    if way.least > sum(one.few for one in costs) or any(one.many for one in costs):
         return None
     for one in costs:
         one.begin(whole=True, sampled=False)
     try:
         return exactly(way, way.run(progress))
     except ManyError:
+        for one in costs:
+            one.many = True
         return None
 
 
@@ -83,7 +88,7 @@ def _pricing(way: Way, found: Online) -> Pricing:
     simulated = way.simulated()
     known = [phase for _, phase in phases if phase.simulated or phase.errors.times]
     if len(known) < len(phases) or not phases:
-        return Pricing(False, simulated, 0, way.limit, None, None, None, None, None, {})
+        return replace(UNMEASURED, simulated=simulated, limit=way.limit)
     whole = sum(phase.time_ps for _, phase in phases)
     kinds = {kind: _kind_error([phase for name, phase in phases if name == kind], whole) for kind in KINDS}
     there = {kind: error for kind, error in kinds.items() if error is not None}

@@ -59,11 +59,12 @@ class Phase:
 class Interpolated:
     """Prices near those of `exact`, which simulates each iteration on `device`. prices: interpolated between sample
     points; few: different iterations that are simulated one by one before prices are interpolated at all; size: of a
-    sample of each kind. whole: all are simulated, up to `few`."""
+    sample of each kind. whole: all are simulated, up to `few`; many: a run has had more than these."""
 
     def __init__(self, prices: Costs, exact: Costs, device: Exact, few: int, size: int, seed: int) -> None:
         self.prices, self.exact, self.device, self.few, self.seed = prices, exact, device, few, seed
         self.whole, self._first, self._runs, self._sampled = False, 0, 0, True
+        self.many = False
         self.phases = {kind: Phase(size) for kind in KINDS}
         self.samples = list[Sample]()
         self._used: Any = prices
