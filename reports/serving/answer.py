@@ -10,7 +10,8 @@ TOKENS = 10**6  # whose price is told
 WHAT = {"j": "per joule", "usd": "per dollar"}
 INTRO = (
     f"The first 200 requests of the Azure conversation trace of 2023, {MODEL}, vLLM v1's rules with {BATCH_TOKENS} "
-    "tokens in an iteration (v0's where prompts and decode go in steps of their own); their times are stretched to each load, and they come over and over until the run is "
+    "tokens in an iteration (v0's where prompts and decode go in steps of their own); "
+    "their times are stretched to each load, and they come over and over until the run is "
     "steady. A machine is a candidate if its backlog does not grow and 90 % of the requests between warm-up and end "
     f"hold `{SLO}`; it gets 1, 2, 4 … {MOST_COPIES} copies until they do. Energy is that of all copies from the first "
     "arrival to the last token, at rest, too; a token's price is that of all copies for that time.\n\n"
@@ -126,11 +127,13 @@ def _figure(title: str, points: Sequence[Point], what: str, factor: float, ylabe
 
 def _machines(found: Sequence[Line]) -> TableData:
     columns = (Column("system", "machine"), Column("devices", "devices"), Column("set", "set"),
-               Column("scheduler", "scheduler"), Column("usd", "price of a device", "$/h"), Column("tag", "evidence"), Column("source", "its source"),
+               Column("scheduler", "scheduler"),
+               Column("usd", "price of a device", "$/h"), Column("tag", "evidence"), Column("source", "its source"),
                Column("rest", "at rest, all devices", "W"), Column("why", "its source"))  # fmt: skip
     rows = [
         {"system": one.machine.system, "devices": one.machine.devices, "set": " ".join(one.machine.settings) or "–",
-         "scheduler": one.machine.scheduler, "usd": one.machine.usd_per_h, "tag": one.machine.tag, "source": one.machine.source, "rest": one.rest_w,
+         "scheduler": one.machine.scheduler,
+         "usd": one.machine.usd_per_h, "tag": one.machine.tag, "source": one.machine.source, "rest": one.rest_w,
          "why": one.machine.rest_source or "as the system has it"}
         for one in found
     ]  # fmt: skip

@@ -138,7 +138,7 @@ class Answered(NamedTuple):
 def named_tokens(prefix: Prefix, request: int, prompt: int) -> int:
     """Tokens of a request whose blocks others may share: its prompt, and its answer unless the prompt was cut."""
     if isinstance(prefix, Repeated):
-        return named_tokens(prefix.prefix, request % prefix.count, prompt)
+        return named_tokens(prefix.prefix, request % prefix.requests, prompt)
     if isinstance(prefix, Answered) and prefix.prompts[request] == prompt:
         return prompt + prefix.outputs[request]
     return prompt
