@@ -52,6 +52,7 @@ CASES: dict[str, tuple[tuple[str, ...], Sequence[str]]] = {
          "--replicas 2", "--replicas 2 --router least-waiting", "--tp 2", "--pp 2 --scheduler orca", "--layers 1",
          "--lm-head",
          "--no-lm-head", "--slo ttft=1ms", "--slo ttft=2ms", "--price 1", "--price 2", "--exact", "--sample 2",
+         "--price-error 0.05",
          "--speculate medusa", f"--speculate {DRAFT}", f"--speculate {DRAFT},on=t4 --price 1",
          f"--speculate {DRAFT},on=t4 --price 1:2", "--branches 2", "--branches 2 --shared-kv",
          "--branches 2,spread=0.5", "--branches 2 --mode multiverse", "--branches 2 --mode multiverse,share=0.9",

@@ -86,7 +86,7 @@ class Served:
         wanted = Wanted(
             machine.system, model, trace=TRACE, requests=requests, tp=machine.tp, settings=machine.settings, slo=SLO,
             batch_tokens=None if machine.scheduler == "vllm-v0" else BATCH_TOKENS, cut=True, sample=0,
-            scheduler=machine.scheduler,
+            scheduler=machine.scheduler, rate=f"{ALONE:g}:{LOADS[-1]:g}",
         )  # fmt: skip
         llm = load_llm(model)
         self.requests: Requests = within_positions(llm, requests_of(wanted), cut=True)[0]

@@ -154,7 +154,7 @@ def searched(model: str, devices: int, arrivals: str) -> dict[Plan, tuple[float,
     able, rate = dict[Plan, tuple[float, float]](), parse_arrivals(arrivals).rate
     for plan in plans(llm, devices):
         wanted = Wanted(GPU, model, requests=100, arrivals=arrivals, scheduler="orca", tp=plan.tp, pp=plan.pp,
-                        replicas=plan.copies, sample=0)  # fmt: skip
+                        replicas=plan.copies, sample=0, rate=f"{rate:g}")  # fmt: skip
         try:
             served, _ = served_on(Source(lambda name, settings: system, maker(plan)), llm, wanted, trace, rate)
         except UserError:  # it does not fit

@@ -40,7 +40,7 @@ def online(**asked: Any) -> Online:
 
 def steadily(rate: float, **asked: Any) -> tuple[Online, str]:
     """Requests that come at a rate until the run is steady, and a note if it never is."""
-    wanted = Wanted(**WANTED | {"sample": 0, "arrivals": f"poisson:{rate:g}/s"} | asked)
+    wanted = Wanted(**WANTED | {"sample": 0, "arrivals": f"poisson:{rate:g}/s", "rate": f"{rate:g}"} | asked)
     trace = None if wanted.trace is None else read(wanted.trace)
     found, _ = served_on(FILES, load_llm(wanted.model), wanted, trace, rate)
     assert found.backlog is not None

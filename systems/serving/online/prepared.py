@@ -23,6 +23,7 @@ from pimloom.systems.serving.online.running import Service, service
 from pimloom.systems.serving.options.named import ONLY, Limits, scheduler_of
 from pimloom.systems.serving.options.prices import parse_price
 from pimloom.systems.serving.options.wanted import Wanted
+from pimloom.systems.serving.pricing.interpolated import Interpolated
 from pimloom.systems.serving.pricing.pipeline import pipeline
 from pimloom.systems.serving.results.limits import parse_slo
 from pimloom.systems.serving.schedulers.blocks import Blocks
@@ -98,6 +99,8 @@ def prepared(
                 price_error=wanted.price_error)  # fmt: skip
     found = service(device, requests, plan, slo, _named(wanted, system, llm, requests, plan, lm_head, more or {}))
     unknown = [f"energy is without {place}, which is not known" for place in unknown_links(system, wanted.tp)]
+    if wanted.rate is not None and isinstance(found.costs, Interpolated):
+        found.costs.many = True  # requests that go on coming
     usd = _usd_per_h(wanted, devices_of(system, wanted.tp), transform.apart if transform else None)
     if limits.prefix and windowed(llm, share.layers):
         notes = (*notes, PREFIX_KEEPS_ALL)
