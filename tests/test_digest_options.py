@@ -68,6 +68,8 @@ CASES: dict[str, tuple[tuple[str, ...], Sequence[str]]] = {
          "--scheduler splitwise --mixed", "--scheduler distserve", "--price 1", "--price 1:2", "--slo ttft=1ms")),
     "serve in channels": (("serve", "npu_pim", *MODEL, *DRAWN, "--batch-tokens", "64"),
         ("--policy min-load", "--policy round-robin")),
+    "serve windows": (("serve", "gpu_a100", "--model", "windows.json", *DRAWN),
+        ("--kv-manager hybrid", "--kv-manager uniform")),
     "serve cut": ((*SERVE, "--trace", "long.csv", "--cut"), ("--trace t.csv",)),
     "goodput": (GOODPUT,
         ("--rate 100:150000", "--rate 200:200000", "--share 0.5", "--slo ttft=2ms", "--price 3", "--replicas 2",
@@ -121,6 +123,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     events = (examples / "ocs_events.yaml").read_text()
     texts |= {"r.csv": REQUESTS, "q.csv": REQUESTS + "9\n", "t.csv": ARRIVALS, "g.csv": GROUPS, "e.yaml": events}
     texts |= {"long.csv": ARRIVALS.replace("30,4", "3000,4"), "f.yaml": events.replace("12 ms", "13 ms")}
+    texts["windows.json"] = (Path(__file__).parent / "models" / "gemma-3-1b.json").read_text()
     texts["a.trc"] = "".join(f"0x{64 * i * 7919:x} READ {4 * i}\n" for i in range(50))
     texts["p.aim"] = (examples / "aim" / "gemv.aim").read_text()
     device = (Path(__file__).parents[1] / "arch" / "aim_devices" / "gddr6_aim.yaml").read_text()
