@@ -114,6 +114,10 @@ def _as_installed() -> Loaded[Components]:
 def _load(path: Path, overrides: Mapping[str, str]) -> Loaded[Components]:
     loaded = load_yaml(path, Components, overrides)
     found = loaded.value
+    for name, domain in found.domains.items():
+        below = f"domains.{name}."
+        if set_ := [place for place in overrides if domain.parts is None and place.startswith(below)]:
+            raise UserError(f"--set {set_[0]}: not read: {name} has no list of parts, and so no cost; leave it out")
     lists = {"infinitehbd.per_bundle": found.infinitehbd.per_bundle, "infinitehbd.per_slot": found.infinitehbd.per_slot}
     lists |= {f"domains.{name}.parts": domain.parts or {} for name, domain in found.domains.items()}
     for place, parts in lists.items():

@@ -12,6 +12,7 @@ from pimloom.arch import unread
 from pimloom.arch.aim_file import load_aim
 from pimloom.arch.cent import CentSystem
 from pimloom.arch.error import UserError
+from pimloom.arch.fabric_cost import COMPONENTS
 from pimloom.arch.llm import load_llm
 from pimloom.arch.load import read_sheet, tree_of
 from pimloom.arch.names import find
@@ -264,6 +265,13 @@ def test_every_place_of_a_part_under_a_trace(part: str) -> None:
     energies = {place: value for place, value in wanted.items() if place.count(".") == 1 or "timing" not in place}
     command = ["trace", part, "--pattern", "random-rw", "--requests", "100", "--idle", "30000"]
     assert quiet(command, energies) == {}
+
+
+def test_every_price_and_count_of_fabrics() -> None:
+    tree = tree_of(read_sheet(COMPONENTS))
+    places = {place: value for place, value in leaves(tree) if place.rpartition(".")[2] not in (*NAMES, "links")}
+    null = "domains.dgx8.parts"  # a mapping or null: there is no other value to set
+    assert quiet(["fabric", "cost"], {place: value for place, value in places.items() if place != null}) == {}
 
 
 def test_a_key_that_nothing_reads_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
