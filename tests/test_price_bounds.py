@@ -123,6 +123,7 @@ def check_within_bounds(one: Drawn, folder: Path) -> str:
             mine = getattr(read, name)
             assert abs(mine - true) <= bounds[name] * true + 1e-12, (one, name, mine / true - 1, read.pricing)
     assert read.pricing.error_bound == max(bounds.values())
+    assert all(kind.error_bound == 0 for kind in read.pricing.kinds.values() if kind.exact)
     return "exact" if read.pricing.exact else "interpolated"
 
 

@@ -23,6 +23,7 @@ from pimloom.systems.serving.pricing.sampling import (
 )
 
 OF_MANY = 8  # [design] iterations that are drawn at random for each that is simulated of them
+MENDED = 8  # [design] of steps that a device simulates one by one, so many less mend a kind, and twice these all
 NEAR = 0.25  # [design] squared distance, in doublings, below which points count nearly alike
 Point = tuple[Sequence[Piece], Cost]  # an iteration that was simulated
 
@@ -171,10 +172,10 @@ class Interpolated:
         phase.weights += counts
 
     def _mend(self, phase: Phase, limit: float) -> None:
-        """Simulate all of a kind, if they are few; else correct prices near simulated ones, as far as each of these
-        would have been by the others."""
-        if phase.seen <= self.few:
-            phase.simulated = True
+        """Simulate all of a kind, if they are few; else correct prices near simulated ones. Each of these by the others
+        shows what that leaves."""
+        if phase.seen <= max(self.few // MENDED, phase.size):
+            phase.simulated, phase.errors = True, Errors([], [], phase.errors.watts, [])
             return
         if phase is self.phases[MIXED] and isinstance(self.prices, Grid) and self.prices.mix_apart():
             phase.own, phase.points, phase.weights = True, [], []
@@ -183,7 +184,8 @@ class Interpolated:
         if len(phase.points) > 2:
             errors = errors_of(phase.near.left_out(), [true for _, true in phase.points], JOULES, phase.weights)
             phase.errors = errors
-            phase.settled = max(one.bound for one in phase.estimates()) <= limit
+            spent = sum(len(one.points) for one in self.phases.values()) + 2 * phase.size > 2 * self.few // MENDED
+            phase.settled = spent or max(one.bound for one in phase.estimates()) <= limit
         phase.size *= 2
 
 
