@@ -111,6 +111,7 @@ def test_every_field_of_a_system_can_be_an_axis(system: str) -> None:
     base = base_of(Sweep("test", system, work, {}, (), (), {}, "grid", None, 1, 0))
     for place, value in places.items():
         check_place(base.system, place, list(base.parts.values()))
+        value = list(value) if isinstance(value, tuple) else value
         text = str(value).lower() if isinstance(value, bool) else str(value)
         check_value(base.system, place, text, list(base.parts.values()))
     with pytest.raises(UserError, match=re.escape(f"--set {place}: ")):
