@@ -98,3 +98,29 @@ def test_results_that_one_system_lacks_are_empty_there() -> None:
 def test_what_one_system_lacks_is_refused_by_its_name(change: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError, match=said):
         rows(EQUAL | change)
+
+
+def test_goodput_is_an_objective() -> None:
+    """The rate that `pimloom serve --goodput` finds, per system; its price is in requests per dollar."""
+    work = SERVED["workload"] | {"slo": "ttft=40ms,tpot=4ms", "rate": "20:20000", "goodput": True}
+    found = rows(SERVED | {"workload": work, "objectives": {"goodput_rate_per_s": "max"}})
+    for row in found:
+        asked = {name: value for name, value in work.items() if name not in ("price", "batch")}
+        alone = pimloom.serve(row["system"], **asked, batch=4, price=work["price"][row["system"]])
+        assert row["error"] is None and row["goodput_rate_per_s"] == alone.goodput_per_s
+        assert row["requests_per_usd"] == alone.requests_per_usd and row["spec_digest"] == alone.spec_digest
+        assert row["latency_s"] is None
+    assert found[0]["goodput_rate_per_s"] <= found[1]["goodput_rate_per_s"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"goodput": True}, "workload.goodput: expected limits and rates"),
+        ({"rate": "8:2", "slo": "ttft=1s", "goodput": True}, "expected LOW:HIGH"),
+        ({"share": 2}, "workload.share: expected a number above 0 and at most 1"),
+    ],
+)
+def test_goodput_that_cannot_be_is_refused(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        rows(SERVED | {"workload": SERVED["workload"] | change})

@@ -18,6 +18,8 @@ SERVED = (
     *ARRIVING,
     "lengths",
     "rate",
+    "goodput",
+    "share",
     "seed",
     "slo",
     "cut",

@@ -16,15 +16,17 @@ from pimloom.sweeping.point.traces import Trace
 from pimloom.systems.devices.area import area_mm2
 from pimloom.systems.devices.device import Device, Share, device_of
 from pimloom.systems.devices.kept import Kept
-from pimloom.systems.serving.online.asked import served_on
+from pimloom.systems.serving.online.asked import online_work, served_on
 from pimloom.systems.serving.online.prepared import Source
 from pimloom.systems.serving.options.wanted import Wanted
 from pimloom.systems.serving.pools.written import SUCH_AS, parse_pools
+from pimloom.systems.serving.results.goodput import Goodput, parse_rates
 from pimloom.systems.serving.results.limits import NAMES as SLO
 from pimloom.systems.serving.results.limits import parse_slo
 from pimloom.systems.serving.results.outcome import Online, Spread
 from pimloom.systems.settings import parse_settings
 from pimloom.workload.requests.arrivals import LEAST_RATE, MOST_RATE
+from pimloom.workload.requests.table import Requests
 
 TRANSFORMS = ("speculate", "branches", "mode", "weights", "density")
 NUMBERS = ("price", "branches", "density")  # of texts, those that may be one number
@@ -45,9 +47,19 @@ TEXTS = (
 )
 LIMITS = ("batch", "batch_tokens", "block_size", "blocks", "long_prompt", "swap", "num_preallocate_tokens")
 COUNTS = ("requests", *LIMITS, "replicas", "tp", "pp", "layers")
-FLAGS = ("prefix_cache", "chunked", "cut", "lm_head", "exact", "shared_kv", "mixed", "scheduler_reserve_full_isl")
+FLAGS = (
+    "goodput",
+    "prefix_cache",
+    "chunked",
+    "cut",
+    "lm_head",
+    "exact",
+    "shared_kv",
+    "mixed",
+    "scheduler_reserve_full_isl",
+)
 FROM_0 = ("sample", "seed", "num_preallocate_tokens")
-KEYS = (*TEXTS, "rate", *COUNTS, "sample", "price_error", "seed", *FLAGS)
+KEYS = (*TEXTS, "rate", "share", *COUNTS, "sample", "price_error", "seed", *FLAGS)
 MOST = 2**20  # of a count
 MOST_SEED = 2**32 - 1
 MOST_KEPT = 8  # devices whose steps a process remembers
@@ -61,9 +73,15 @@ SPREADS = {
 }
 SHARES = {"slo": "all limits of `slo`", "slo_ttft": "ttft", "slo_tpot": "tpot", "slo_latency": "latency"}
 FILE = re.compile(r"[^=,]*(\.ya?ml|\.json|/)[^=,]*")  # a point holds no text of what a draft names
+GOODPUT = {
+    "goodput_rate_per_s": "highest rate, of those tried, at which `share` of requests hold `slo` in steady state",
+    "goodput_rate_per_s_per_device": "the same per device",
+    "requests_per_j": "requests per energy at that rate",
+    "requests_per_usd": "requests for a dollar at that rate",
+}
 ONLY_WITH = {
     "transfer_s": "pools", "finetuned_tokens_per_s": "finetune", "finetuned_share_of_peak": "finetune",
-    "usd_per_h": "price", "tokens_per_usd": "price",
+    **dict.fromkeys(GOODPUT, "goodput"), "usd_per_h": "price", "tokens_per_usd": "price",
 }  # fmt: skip
 BY_NAME = {"speculate": "a draft and its machine", "pools": "systems"}
 OPTION = re.compile(r"--([a-z][a-z-]*)")
@@ -90,6 +108,11 @@ def check_value(key: str, value: Scalar) -> None:
     elif key in FLAGS:
         if not isinstance(value, bool):
             raise UserError(f"workload.{key}: expected true or false, got {value}")
+    elif key == "share":
+        if isinstance(value, bool | str) or not 0 < value <= 1:
+            raise UserError(f"workload.share: expected a number above 0 and at most 1, got {value}")
+    elif key == "rate" and isinstance(value, str):
+        parse_rates(value)
     elif key == "rate":
         if isinstance(value, bool | str) or not LEAST_RATE <= value <= MOST_RATE:
             said = f"expected a number from {LEAST_RATE:g} to {MOST_RATE:g}, in requests per s"
@@ -111,6 +134,8 @@ def check_together(keys: Iterable[str]) -> None:
         raise UserError("workload: missing key 'model' (a preset or a config.json)")
     if "trace" not in given and "requests" not in given:
         raise UserError("workload: missing key 'requests' (how many come with workload.arrivals)")
+    if "goodput" in given and not {"rate", "slo"} <= given:
+        raise UserError("workload.goodput: expected limits and rates, such as slo: ttft=1s,tpot=50ms and rate: 0.5:16")
     if "trace" in given and "lengths" in given:
         raise UserError("workload.lengths: the trace has lengths of its own; leave one of the two out")
 
@@ -150,6 +175,7 @@ def columns(figures: bool) -> list[Column]:
         *(Column(f"{name}_share", False, f"share of requests that hold {what}") for name, what in SHARES.items()),
         Column("backlog_growth", False, "trend of the requests in the system, by the rate at which they come"),
         Column("backlog_steady", True, "1: the backlog is steady; 0: it grows, or the run is too short to tell"),
+        *(Column(name, False, meaning) for name, meaning in GOODPUT.items()),
         Column("energy_j", False, "energy of all iterations on all devices"),
         Column("energy_per_token_j", False, "the same per generated token"),
         Column("energy_per_request_j", False, "the same per request"),
@@ -204,6 +230,10 @@ def served_point(
 
     try:
         _check_pools(pools, system, own)
+        if wanted.goodput:
+            return _goodput(wanted._replace(rate=str(rate)), Source(load, _device), llm, requests)
+        if isinstance(rate, str):
+            raise UserError(f"--rate {rate}: belongs to workload.goodput; give one rate")
         found, on = served_on(Source(load, _device), llm, wanted, requests, None if rate is None else float(rate))
     except UserError as error:
         said = str(error).replace("--set ", "")  # a place of the system is an axis here
@@ -211,6 +241,14 @@ def served_point(
     areas = [(area_mm2(each), devices) for each, devices in on]
     area = None if any(one is None for one, _ in areas) else sum((one or 0.0) * devices for one, devices in areas)
     return _values(found, rate is not None) | {"area_mm2": area}, found.spec_digest
+
+
+def _goodput(wanted: Wanted, source: Source, llm: LlmSpec, trace: Requests | None) -> tuple[dict[str, Any], str]:
+    """The highest rate that holds. Raises UserError, also where not even the lowest does."""
+    found = online_work(wanted, source, llm, trace).run(lambda done, total: None)
+    assert isinstance(found, Goodput)
+    values = {name: getattr(found, name.replace("goodput_rate", "goodput")) for name in GOODPUT}
+    return values, found.spec_digest
 
 
 def _check_pools(pools: Scalar | None, system: System, own: Own) -> None:

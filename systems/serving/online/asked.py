@@ -37,16 +37,19 @@ MOST_COUNT = 10**9  # of anything else
 LENGTHS = "sharegpt"
 
 
-def online_work(wanted: Wanted) -> Work[Online | Goodput]:
-    """Requests served on a system. Raises UserError."""
-    llm = load_llm(wanted.model)
+def online_work(
+    wanted: Wanted, source: Source = FILES, llm: LlmSpec | None = None, trace: Requests | None = None
+) -> Work[Online | Goodput]:
+    """Requests served on a system. source, llm, trace: in place of files that `wanted` names. Raises UserError."""
+    llm = llm or load_llm(wanted.model)
     _check_words(wanted)
     check_strays(wanted)
-    requests, cut = _fitting(wanted, llm, requests_of(wanted))
+    given = requests_of(wanted) if trace is None else _timed(wanted, first(trace, wanted.requests))
+    requests, cut = _fitting(wanted, llm, given)
     pools = _written(wanted)
     rates = _rates(wanted, requests)
     requests = requests if rates is None else repeated(requests, 1)
-    found = _found(wanted, pools, llm, requests, FILES)
+    found = _found(wanted, pools, llm, requests, source)
     notes, steadiness = [*_notes(wanted, pools, requests, cut), *found.notes], list[str]()
 
     def run(progress: Progress) -> Online | Goodput:
