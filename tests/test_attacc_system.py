@@ -284,7 +284,7 @@ def test_steps_that_are_not_simulated_count_once(prompt: int, generate: int, eve
 
     def decode(self, contexts):
         line = {"score": 3.0 + 0.5 * contexts[0]}
-        return Step(line, line, line, line, line, {})
+        return Step(line, line, {"cells": 1.0}, {}, {"macs": 1.0, "sent_bytes": 0.0}, {})
 
     monkeypatch.setattr("pimloom.systems.devices.attacc.boxed.Boxed.decode", decode)
     asked: dict[str, Any] = {"system": "attacc_gpu", "prompt": prompt, "generate": generate}
