@@ -221,7 +221,7 @@ def served_point(
     options |= {key: str(options[key]) for key in NUMBERS if key in options}
     rate, trace, pools = (options.pop(key, None) for key in ("rate", "trace", "pools"))
     requests = None if trace is None else traces[str(trace)].requests()
-    text = None if rate is None else repr(float(rate))
+    text = rate if rate is None or isinstance(rate, str) else repr(float(rate))
     wanted = Wanted(**{"system": pools or system.name, **options, "trace": None, "rate": text})  # type: ignore[arg-type]
 
     def load(name: str, settings: Sequence[str]) -> System:
@@ -231,7 +231,7 @@ def served_point(
     try:
         _check_pools(pools, system, own)
         if wanted.goodput:
-            return _goodput(wanted._replace(rate=str(rate)), Source(load, _device), llm, requests)
+            return _goodput(wanted, Source(load, _device), llm, requests)
         if isinstance(rate, str):
             raise UserError(f"--rate {rate}: belongs to workload.goodput; give one rate")
         found, on = served_on(Source(load, _device), llm, wanted, requests, None if rate is None else float(rate))
