@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from pimloom.arch.attacc import AttAccSystem
     from pimloom.arch.composition import ComposedSystem
     from pimloom.arch.duplex_system import DuplexSystem
+    from pimloom.arch.memory import Policy
     from pimloom.arch.npu_pim import NpuPimSystem
     from pimloom.arch.pim_system import PimSystem
-    from pimloom.arch.policy import Policy
     from pimloom.arch.roofline import RooflineSystem
     from pimloom.arch.routing import Routing
     from pimloom.arch.system import System
@@ -86,7 +86,7 @@ class Unread(NamedTuple):
 def check_read(kind: str, overrides: Iterable[str], command: str | None = None) -> None:
     """Raise UserError for a place that no system of this kind reads, or that a command does not."""
     found = [Unread(place, f"{kind} does not read it: {why}") for place, why in FIXED.get(kind, {}).items()]
-    if command in OF_OTHERS:
+    if command is not None and command in OF_OTHERS:
         places = {**OF_OTHERS[command].get(kind, {}), **AREAS.get(kind, {})}
         found += [Unread(place, f"not read: {why.format(command)}") for place, why in places.items()]
     refuse(found, overrides)

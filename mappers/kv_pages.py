@@ -185,7 +185,7 @@ class KvTokens:
     def grow(self, request: int, channel: int, tokens: int) -> bool:
         """Give `request` room for `tokens`; False if there is too little."""
         held = self._held.get(request, 0)
-        more = max(int(self.rows(np.int64(tokens))) - held, 0)
+        more = max(int(self.rows(np.array(tokens, np.int64))) - held, 0)
         if more > self._free:
             return False
         self._held[request] = held + more

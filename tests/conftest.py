@@ -34,8 +34,8 @@ if "PIMLOOM_CACHE" not in os.environ:
     own.chmod(0o700)
     for name in ("yowasp", "kernels"):  # what `make setup` has compiled for this machine
         with suppress(FileExistsError):  # linked before, or by another worker
-            if shared := private_folder(name):
-                (own / name).symlink_to(shared)
+            if folder := private_folder(name):
+                (own / name).symlink_to(folder)
     os.environ["PIMLOOM_CACHE"] = str(own)
     OBJECTS = " ".join([sys.executable, "-S", "-E", str(ROOT / "tests" / "object_cache.py"), str(own / "objects")])
 

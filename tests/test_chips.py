@@ -40,7 +40,8 @@ def test_eight_devices_draw_eight_times_as_much(arguments: tuple[str, ...], tmp_
 
 def test_a_composed_memory_draws_for_all_its_devices_ranks_and_channels(tmp_path: Path) -> None:
     """Standby by hand: IDD3N while PIM works, IDD2N else; refresh (IDD5B - IDD3N) for tRFC of every tREFI."""
-    batch, places = Batch.decode([64, 30]), {"memories__card__devices": "8"}
+    batch = Batch.decode([64, 30])
+    places: dict[str, Any] = {"memories__card__devices": "8"}
     one, eight = run(toy(tmp_path), batch), run(toy(tmp_path), batch, **places)
     assert one.device_j and eight.device_j
     busy = sum(span.end_ps - span.start_ps for span in one.spans if span.resource == "pim")
@@ -56,8 +57,8 @@ def test_a_composed_memory_draws_for_all_its_devices_ranks_and_channels(tmp_path
 def test_ranks_of_a_composed_memory_count(tmp_path: Path) -> None:
     """DDR4 in two ranks of half the rows each; refresh and standby take the time of a run that is almost as long."""
     batch, changes = Batch.decode([64]), (("gddr6_pim_gpt", "ddr4_3200"), ("at: bank,", "at: logic_die,"))
-    halves = {"memories__card__organization__ranks": "2", "memories__card__organization__rows": "32768"}
-    one, two = (run(toy(tmp_path, *changes), batch, **more) for more in ({}, halves))
+    halves: dict[str, Any] = {"memories__card__organization__ranks": "2", "memories__card__organization__rows": "32768"}
+    one, two = (run(toy(tmp_path, *changes), batch, **more) for more in (dict[str, Any](), halves))
     assert one.device_j and two.device_j
     for cause in ("background", "refresh"):
         assert two.device_j[cause] == pytest.approx(2 * one.device_j[cause], rel=0.01)

@@ -19,8 +19,9 @@ from pimloom.arch.error import UserError
 from pimloom.arch.load import JSON_BYTES, load_json, load_tree
 from pimloom.arch.scalar import DEEPEST
 from pimloom.arch.units import MIB
+from pimloom.cycle_sim.pim_math import LANES
 from pimloom.systems.fabric.faults.events import read_faults
-from pimloom.systems.memory.aim.data import LANES, _host
+from pimloom.systems.memory.aim.data import _host
 from pimloom.workload.requests.read import read
 from tests.command import ENVIRONMENT, PIMLOOM, call
 

@@ -33,7 +33,7 @@ def check(part: str, policy: str, pattern: str, requests: int, more: dict[str, A
     allowed = ALLOWED.get(part, 8) * (every * banks if policy == "per_bank" else every)
     assert found.refreshes_due == due > 0
     assert due - nodes * banks <= found.commands.get(name, 0) <= due
-    assert found.refresh_lag_max_cycles <= allowed
+    assert found.refresh_lag_max_cycles is not None and found.refresh_lag_max_cycles <= allowed
     assert not [said for said in found.warnings if "fell due" in said]
 
 

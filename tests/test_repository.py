@@ -72,7 +72,7 @@ def test_every_number_names_its_source_on_its_line(path):
 def test_files_stay_short_enough_to_read():
     found = []
     for path in PYTHON:
-        lines, limit = len(path.read_text().splitlines()), 600 if "kernels" in path.parts else 300
+        lines, limit = len(path.read_text().splitlines()), 600
         if lines > limit:
             found.append(f"{name(path)} has {lines} lines; {limit} is the limit")
     assert PYTHON

@@ -2,6 +2,7 @@
 one line, exit code 2."""
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -162,10 +163,10 @@ def test_workloads_of_llmservingsim_load(tmp_path):
 @pytest.mark.parametrize("exact", [(), ("--exact",)])
 def test_generated_tokens_are_the_beginning_of_later_prompts(exact, tmp_path):
     """32 + 32 tokens, the last of which is in no cache: 63, so 3 full blocks of 16; the third prompt differs."""
-    one = {"input_toks": 32, "output_toks": 32, "arrival_time_ns": 0}
+    one: dict[str, Any] = {"input_toks": 32, "output_toks": 32, "arrival_time_ns": 0}
     one |= {"input_tok_ids": list(range(32)), "output_tok_ids": list(range(100, 132))}
     ids = [*range(32), *range(100, 132), *range(16)]
-    two = {"input_toks": 80, "output_toks": 2, "arrival_time_ns": 10**10}
+    two: dict[str, Any] = {"input_toks": 80, "output_toks": 2, "arrival_time_ns": 10**10}
     two |= {"input_tok_ids": ids, "output_tok_ids": [1, 2]}
     three = two | {"arrival_time_ns": 2 * 10**10, "input_tok_ids": [*range(32), *range(200, 248)]}
     path = lines(tmp_path, [one, two, three])

@@ -126,7 +126,7 @@ def test_every_key_of_a_link_changes_run_serve_and_sweep(place: str) -> None:
     pair: list[Any] = [pimloom.serve("gpu_h100", **work_served, set=some) for some in ({}, {place: value})]
     one, two = pair
     assert (one.time_s, one.energy_by_cause_j["link"]) != (two.time_s, two.energy_by_cause_j["link"])
-    work = {"model": "llama-3-8b", "generate": 2, "batch": 2, "tp": 4, "layers": 2}
+    work: dict[str, Any] = {"model": "llama-3-8b", "generate": 2, "batch": 2, "tp": 4, "layers": 2}
     sweep = sweep_from({"system": "gpu_h100", "workload": work, "axes": {place: [value]}})
     base = base_of(sweep)
     check_points(base, sweep)

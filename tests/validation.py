@@ -18,7 +18,8 @@ from pimloom.reports.published import read_published
 from pimloom.reports.reproduction import BASES
 from pimloom.reports.reproduction import rows_of as csv_rows
 from pimloom.reports.studies import HERE
-from tests import test_aim_golden, test_attacc_cycles, test_cent, test_mfu, test_neupims_golden, test_serving_real
+from tests import test_attacc_cycles, test_cent, test_mfu, test_neupims_golden, test_serving_real
+from tests.aim_programs import MEASURED
 from tests.reference_data import data_folder, folders
 
 PAGE = Path(__file__).parent.parent / "docs" / "validation.md"
@@ -136,7 +137,7 @@ def _fabrics() -> list[Check]:
 
 def _memory() -> list[Check]:
     return [
-        Check("AiM on its DMA", "AiM simulator, clock for clock", "blind", str(len(test_aim_golden.MEASURED)), EQUAL,
+        Check("AiM on its DMA", "AiM simulator, clock for clock", "blind", str(len(MEASURED)), EQUAL,
               "tests/test_aim_golden.py"),
         Check("DRAMsim3's controller", "DRAMsim3, command for command", "blind", _folders("dramsim3"), EQUAL,
               "tests/test_memory_reference.py"),

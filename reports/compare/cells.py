@@ -1,11 +1,12 @@
 """The ledger of energy of several systems as rows: a cell each, with the class of its source."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from string import ascii_lowercase
 
 from pimloom.arch.name_units import figure
 from pimloom.arch.units import J_PER_MJ
 from pimloom.energy.cells import CELLS, NONE, EnergyCell, bounds_of, ledger_j
+from pimloom.systems.serving.comparing import Compared
 
 SUM = "sum"
 LEGEND = (
@@ -15,6 +16,17 @@ LEGEND = (
 )
 HOST = CELLS[-2:]  # which no system has a figure of
 SIGNS = {"upper": "≤ ", "lower": "≥ "}
+
+
+def size_rows(ran: Sequence[Compared]) -> list[dict[str, object]]:
+    """A row for each system: devices, memory bandwidth [GB/s], area [mm²], price [$/h], and its rate by each."""
+    return [
+        {
+            "system": one.system, "n": one.devices, "gb_s": one.memory_gb_s, "area": one.area_mm2, "usd": one.usd_per_h,
+            **(one.tokens_per_s_by_size or {}),
+        }
+        for one in ran
+    ]  # fmt: skip
 
 
 def unknown_on_all(ledgers: Mapping[str, Mapping[str, EnergyCell]]) -> list[str]:

@@ -8,7 +8,7 @@ from pimloom.arch.files import prepare_folder, together, write_atomic
 from pimloom.arch.name_units import counted, some_layers
 from pimloom.arch.units import J_PER_MJ, S_PER_MS
 from pimloom.energy.cells import ledger_j
-from pimloom.reports.compare.cells import LEGEND, cell_rows, source_rows, sum_text, unknown_on_all
+from pimloom.reports.compare.cells import LEGEND, cell_rows, size_rows, source_rows, sum_text, unknown_on_all
 from pimloom.reports.compare.steps import decode_figure, prompt_figure, trace
 from pimloom.reports.figures import stacked_bars
 from pimloom.reports.page import Card, Column, Figure, Notes, Page, Section, TableData, render
@@ -142,11 +142,7 @@ def _systems(found: Comparison) -> TableData:
 
 
 def _sizes(ran: Sequence[Compared]) -> TableData:
-    rows: list[dict[str, object]] = [
-        {"system": one.system, "n": one.devices, "gb_s": one.memory_gb_s, "area": one.area_mm2, "usd": one.usd_per_h}
-        | dict(one.tokens_per_s_by_size or {})
-        for one in ran
-    ]
+    rows = size_rows(ran)
     columns = [
         Column("n", "devices"), Column("gb_s", "memory", "GB/s", format=",.0f"),
         Column("area", "area of logic", "mm²"), Column("usd", "price", "$/h"),

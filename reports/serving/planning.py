@@ -60,6 +60,7 @@ class Experts:
 
     most_requests: int | None = None
     in_order = False
+    exact_steps = RooflineDevice.exact_steps
 
     def __init__(self, system: System, llm: LlmSpec, share: Share) -> None:
         self.llm, self.share = llm, share

@@ -50,7 +50,7 @@ def estimate(
     axes: for each axis its levels and whether they are numbers. codes: (n, axes), places among the levels.
     values: (n,), not all the same. The same input gives the same intervals.
     """
-    confounded, fit = (), None
+    confounded, fit = tuple[int, ...](), None
     for bases, owners in _plans(axes, codes):
         kept, confounded = _apart(_moments(bases, owners, codes, values)[0] / len(values), owners)
         if not confounded:

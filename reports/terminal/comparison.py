@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pimloom.arch.name_units import counted, some_layers
 from pimloom.arch.units import GIB, S_PER_MS
-from pimloom.reports.compare.cells import LEGEND, cell_rows, sum_text, unknown_on_all
+from pimloom.reports.compare.cells import LEGEND, cell_rows, size_rows, sum_text, unknown_on_all
 from pimloom.reports.terminal.tables import show_line, show_rows
 from pimloom.systems.devices.sizes import SIZES
 from pimloom.systems.serving.comparing import Compared, Comparison
@@ -83,11 +83,7 @@ def _energy(one: Compared) -> str | None:
 
 def _show_sizes(ran: Sequence[Compared]) -> None:
     """How large each system is, and its rate for each unit of that."""
-    rows = [
-        {"system": one.system, "n": one.devices, "gb_s": one.memory_gb_s, "area": one.area_mm2, "usd": one.usd_per_h}
-        | (one.tokens_per_s_by_size or {})
-        for one in ran
-    ]
+    rows = size_rows(ran)
     sizes = [("n", "devices|r", ","), ("gb_s", "memory, GB/s|r", ",.5g"), ("area", "logic, mm²|r", ",.3g")]
     sizes += [("usd", "$/h|r", ",.4g")]
     per = [(name, f"tokens/s per {said}|r", ",.4g") for name, said in SIZES.items()]

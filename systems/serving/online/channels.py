@@ -53,8 +53,8 @@ def rows_of(wanted: Wanted, device: Device, tokens: int, positions: int, window:
         return None
     several: Any = device
     pages: KvPages = several.kv_pages(tokens)
-    tokens = np.arange(-(-(positions + 1) // wanted.block_size) + 1) * wanted.block_size
-    kept = tokens if window is None else np.minimum(tokens, window)
+    blocks = np.arange(-(-(positions + 1) // wanted.block_size) + 1) * wanted.block_size
+    kept = blocks if window is None else np.minimum(blocks, window)
     return Rows(tuple(pages.rows(kept).tolist()), pages.rows_of_channel)
 
 

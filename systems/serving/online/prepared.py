@@ -211,8 +211,8 @@ def _check_all_fit(
         needs.append(-(-live.longest // scheduler.blocks.size))
         if tokens := scheduler.late(live):
             late.append((tokens, i))
-    room, most = scheduler.blocks, sorted(needs)[-limits.batch :]
-    fits = sum(map(room.cost, most)) <= room.units if isinstance(room, Blocks) else sum(most) <= room.total
+    room, longest = scheduler.blocks, sorted(needs)[-limits.batch :]
+    fits = sum(map(room.cost, longest)) <= room.units if isinstance(room, Blocks) else sum(longest) <= room.total
     if not late or fits:
         return ()
     most, budget = max(late)[0], limits.budget(wanted.scheduler)
