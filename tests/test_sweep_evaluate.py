@@ -346,7 +346,7 @@ def test_requests_of_a_data_set_and_of_a_list(tmp_path):
     assert (row["batch_mean"], row["context_mean"], row["iterations"]) == (3, 200, 1)
     drawn = {"model": "gpt3-7b", "requests": "alpaca", "batch": 8, "iterations": 6, "every": 2, "tp": 2}
     row = evaluate(base_of(sweep("gpu_a100", drawn, axes=axes)), {"peak_share": 0.5}).row
-    assert row["error"] is None and row["simulated_iterations"] == 3
+    assert row["error"] is None and row["simulated_iterations"] == 4  # the first two, then each second
     assert row["energy_j"] == pytest.approx(2 * 400 * row["latency_s"], rel=1e-12)  # two GPUs at 400 W
     missing = base_of(sweep("gpu_a100", {"model": "gpt3-7b", "requests": "alpaca"}, axes=axes))
     assert evaluate(missing, {"peak_share": 0.5}).row["error"].startswith("workload.batch: missing")

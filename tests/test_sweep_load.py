@@ -293,7 +293,7 @@ ONE = "system: x\naxes: {a.b: [1]}\n"
     [
         ("", "s.yaml: the file is empty"),
         ("[1]", "s.yaml:1: at $: expected a mapping, got [1]"),
-        ("axes: {a: [1]}\n", "s.yaml:1: at $: missing key 'system' (expected text)"),
+        ("axes: {a: [1]}\n", "s.yaml:1: at $: missing key 'system' (expected text or a list of at least 1)"),
         ("system: x\n", "s.yaml:1: at $: expected at least one axis: a list or a range in `axes`, or a list in"),
         ("system: x\naxes: [a]\n", "s.yaml:2: at $.axes: expected a mapping, got [a]"),
         ("system: x\naxes: {a: [1], a: [2]}\n", "s.yaml:2: at $.axes: duplicate key 'a', first on line 2"),

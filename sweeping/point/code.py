@@ -10,7 +10,10 @@ ROOMS = (
     "arch", "cycle_sim", "energy", "mappers", "sweeping.point", "systems.devices", "systems.reference",
     "systems.serving", "workload",
 )  # fmt: skip
-ALONE = {"sweeping.definition": ("sweep.py",), "systems": ("asked.py", "npu_rules.py", "settings.py", "viewed.py")}
+ALONE = {
+    "sweeping.definition": ("sweep.py",),
+    "systems": ("asked.py", "interpolation.py", "npu_rules.py", "settings.py", "viewed.py"),
+}
 KINDS = (".py", ".yaml", ".json")
 
 
