@@ -23,7 +23,8 @@ from pimloom.sweeping.definition.numbered import Grid
 from pimloom.sweeping.definition.sweep import Scalar, Sweep
 from pimloom.sweeping.filling import Counts, Filling, Points
 from pimloom.sweeping.folder import check_columns, folder_of, read_source, settle
-from pimloom.sweeping.point.shared import Base, base_of, key_of
+from pimloom.sweeping.point.digests import key_of
+from pimloom.sweeping.point.shared import Base, base_of
 from pimloom.sweeping.progress import Shown, sweep_progress
 from pimloom.sweeping.search.searching import Search
 from pimloom.sweeping.stopping import going_on

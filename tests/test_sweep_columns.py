@@ -6,9 +6,10 @@ import pimloom
 from pimloom.arch.error import UserError
 from pimloom.sweeping.checks import check_points
 from pimloom.sweeping.definition.load_sweep import sweep_from
+from pimloom.sweeping.point.digests import key_of
 from pimloom.sweeping.point.evaluate import evaluate
 from pimloom.sweeping.point.row import columns_of_row
-from pimloom.sweeping.point.shared import base_of, key_of
+from pimloom.sweeping.point.shared import base_of
 
 
 def base(system, workload, axes, **more):

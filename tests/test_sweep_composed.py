@@ -12,10 +12,11 @@ from pimloom.arch.error import UserError
 from pimloom.cycle_sim.runs import Known
 from pimloom.sweeping.checks import check_points
 from pimloom.sweeping.definition.sweep import Axis, Sweep
+from pimloom.sweeping.point.digests import key_of
 from pimloom.sweeping.point.evaluate import evaluate
 from pimloom.sweeping.point.results import OF_PIM
 from pimloom.sweeping.point.row import result_columns
-from pimloom.sweeping.point.shared import Base, base_of, key_of
+from pimloom.sweeping.point.shared import Base, base_of
 
 SYSTEMS = Path(__file__).parents[1] / "examples/systems"
 PHONE, CARD = str(SYSTEMS / "phone.yaml"), str(SYSTEMS / "pim_card.yaml")

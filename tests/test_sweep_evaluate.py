@@ -19,9 +19,10 @@ from pimloom.sweeping.checks import check_points
 from pimloom.sweeping.definition.sweep import Axis, Sweep
 from pimloom.sweeping.point import code
 from pimloom.sweeping.point.code import code_digest
+from pimloom.sweeping.point.digests import key_of
 from pimloom.sweeping.point.evaluate import evaluate
 from pimloom.sweeping.point.row import result_columns
-from pimloom.sweeping.point.shared import Base, base_of, key_of, resolved
+from pimloom.sweeping.point.shared import Base, base_of, resolved
 
 HERE = Path(__file__).parents[1]
 NARROW = str(HERE / "tests" / "narrow_gpt2.json")

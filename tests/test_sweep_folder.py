@@ -18,8 +18,9 @@ from pimloom.sweeping.definition.numbered import Grid, places_of
 from pimloom.sweeping.definition.sweep import Axis
 from pimloom.sweeping.filling import Counts
 from pimloom.sweeping.folder import check_columns, settle
+from pimloom.sweeping.point.digests import key_of
 from pimloom.sweeping.point.row import Outcome, row_of
-from pimloom.sweeping.point.shared import Base, base_of, key_of
+from pimloom.sweeping.point.shared import Base, base_of
 from pimloom.sweeping.run import Options, facts_of, run_sweep
 from pimloom.sweeping.search.searching import Search
 from pimloom.sweeping.store.all_rows import open_store

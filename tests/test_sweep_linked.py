@@ -12,8 +12,9 @@ from pimloom.energy.pim import command_energy_pj
 from pimloom.sweeping.definition.grid import grid_points
 from pimloom.sweeping.definition.load_sweep import load_sweep
 from pimloom.sweeping.definition.sweep import Axis
+from pimloom.sweeping.point.digests import digest_of, key_of
 from pimloom.sweeping.point.evaluate import evaluate
-from pimloom.sweeping.point.shared import Base, base_of, digest_of, key_of, resolved
+from pimloom.sweeping.point.shared import Base, base_of, resolved
 from tests.test_sweep_evaluate import CLOCK, HERE, KNOWN, linked, sweep
 
 MODELS = Axis("workload.model", ("gpt2", "gpt2-medium"))

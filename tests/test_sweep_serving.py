@@ -15,8 +15,9 @@ from pimloom.sweeping.checks import check_points
 from pimloom.sweeping.definition.load_sweep import load_sweep, sweep_from
 from pimloom.sweeping.definition.numbered import Grid
 from pimloom.sweeping.point import serving
+from pimloom.sweeping.point.digests import key_of
 from pimloom.sweeping.point.evaluate import evaluate
-from pimloom.sweeping.point.shared import Base, base_of, key_of
+from pimloom.sweeping.point.shared import Base, base_of
 
 DRAWN: dict[str, Any] = {
     "model": "gpt2", "layers": 2, "arrivals": "poisson:500/s", "lengths": "64:16", "requests": 30, "sample": 2,

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 from pimloom.arch.version import __version__
 from pimloom.sweeping.definition.sweep import Scalar
+from pimloom.sweeping.point.digests import digest_of, key_of
 from pimloom.sweeping.point.results import IDENTITY, MADE_BY, Column, value_of
-from pimloom.sweeping.point.shared import Base, digest_of, key_of
+from pimloom.sweeping.point.shared import Base
 
 Row = dict[str, Any]
 LONGEST_ERROR = 500

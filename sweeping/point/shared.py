@@ -1,6 +1,5 @@
 """What all points of a sweep share, as plain data: a worker needs no file of the user's."""
 
-import hashlib
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +14,7 @@ from pimloom.arch.system import System, find, kind_of, part_places, part_sheet, 
 from pimloom.sweeping.definition.sweep import SYSTEM, WORKLOAD, Axis, Scalar, Sweep
 from pimloom.sweeping.point import serving
 from pimloom.sweeping.point.code import code_digest
+from pimloom.sweeping.point.digests import digest
 from pimloom.sweeping.point.linked import Linked, linked_of
 from pimloom.sweeping.point.requests import Given, read_given
 from pimloom.sweeping.point.results import Column, columns_of
@@ -55,17 +55,17 @@ class Base(msgspec.Struct, frozen=True, dict=True):
     def head(self) -> str:
         """Digest of what decides a result in all points alike."""
         drawn = self.seed if self.served or "requests" in {*self.workload, *self._axes} else None
-        return _digest((self.system.text, self.set, self.workload, self.units, self.types, drawn, self.code))
+        return digest((self.system.text, self.set, self.workload, self.units, self.types, drawn, self.code))
 
     @cached_property
     def choices(self) -> dict[str, dict[str, str]]:
         """Key of the workload, or place -> name -> digest of what stands behind the name."""
-        texts = {name: _digest(sheet.text) for name, sheet in self.parts.items()}
+        texts = {name: digest(sheet.text) for name, sheet in self.parts.items()}
         parts = {place: {name: texts[name] for name in names} for place, names in self.parts_at.items()}
-        models = {name: _digest(model.decisive() | {"name": model.name}) for name, model in self.models.items()}
-        requests = {name: _digest(given) for name, given in self.requests.items()}
+        models = {name: digest(model.decisive() | {"name": model.name}) for name, model in self.models.items()}
+        requests = {name: digest(given) for name, given in self.requests.items()}
         if self.served:
-            return parts | {"model": models, "trace": {name: _digest(trace) for name, trace in self.traces.items()}}
+            return parts | {"model": models, "trace": {name: digest(trace) for name, trace in self.traces.items()}}
         return parts | {"model": models, "requests": requests}
 
     @cached_property
@@ -253,50 +253,6 @@ def _check_device(kind: str, sweep: Sweep, sheet: Sheet) -> None:
     for name in map(str, named):
         if name.endswith((".yaml", ".yml")):
             raise UserError(f"{name}: sweeps take a device and its part by name; set their fields instead")
-
-
-def key_of(base: Base, point: Mapping[str, Scalar]) -> str:
-    """Digest of all that decides the row of a point, 32 hex digits: equal keys, equal rows."""
-    return _digest((digest_of(base, point), sorted(point.items())))
-
-
-def digest_of(base: Base, point: Mapping[str, Scalar]) -> str:
-    """Digest of what a point shares with others: the base, and what stands behind the names that the point gives.
-
-    Only the axes in `Base.named` matter.
-    """
-    if base.systems:
-        return digest_of(*base.of(point)) if point.get(SYSTEM) in base.systems else ""
-    names = tuple(point.get(place) for place in base.named)
-    if (found := base.digests.get(names)) is None:
-        found = base.digests[names] = _digest((base.head, _behind(base, dict(zip(base.named, names, strict=True)))))
-    return found
-
-
-def _behind(base: Base, point: Mapping[str, Any]) -> list[Any]:
-    """Digests of the models, parts and requests that a point comes to, and what its linked axes set."""
-    behind: list[Any] = []
-    open_places = dict.fromkeys(sorted(base.parts_at.keys() - point.keys()))
-    for place, value in point.items():
-        if place not in base.linked:
-            behind.append(base.choices[place.removeprefix(WORKLOAD)].get(str(value)))
-            continue
-        sets = base.linked[place].by_value.get(value)  # None: of a row whose value the axis no longer has
-        behind.append(sets and sorted(sets.items()))
-        for at, part in sorted((sets or {}).items()):
-            if at in open_places:
-                del open_places[at]
-                behind.append(base.choices[at].get(part))
-    for place in open_places:
-        behind += base.choices[place].values()
-    for name in ("model", "requests", "trace"):
-        if name in base.workload and name in base.choices:
-            behind += base.choices[name].values()
-    return behind
-
-
-def _digest(value: Any) -> str:
-    return hashlib.blake2b(msgspec.json.encode(value, order="sorted"), digest_size=16).hexdigest()
 
 
 def _values(sweep: Sweep) -> dict[str, tuple[Scalar, ...]]:

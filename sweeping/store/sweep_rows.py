@@ -14,8 +14,9 @@ from pimloom.sweeping.crew.shared_steps import MOST_BYTES
 from pimloom.sweeping.definition.expression import judging
 from pimloom.sweeping.definition.numbered import Grid, is_within
 from pimloom.sweeping.definition.sweep import Scalar, Sweep
+from pimloom.sweeping.point.digests import digest_of
 from pimloom.sweeping.point.row import columns_of_row
-from pimloom.sweeping.point.shared import Base, digest_of
+from pimloom.sweeping.point.shared import Base
 from pimloom.sweeping.store.all_rows import ERROR, FINISHED, POINT, TEXT_COLUMNS, open_store, rank
 from pimloom.sweeping.store.segments import Segments
 
