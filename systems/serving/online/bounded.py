@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from pimloom.systems.serving.pricing.costs import Progress
 from pimloom.systems.serving.pricing.interpolated import Interpolated, ManyError, Phase
+from pimloom.systems.serving.pricing.points import CHEAP
 from pimloom.systems.serving.pricing.sampling import DECODE, KINDS, MIXED, PROMPT, VERIFY, KindError, Pricing
 from pimloom.systems.serving.results.outcome import Online, Spread
 
@@ -41,12 +42,16 @@ def bounded(way: Way, progress: Progress) -> Online:
     """A run with its pricing. Raises UserError."""
     if not way.costs():
         return exactly(way, way.run(progress))
-    if (found := _whole(way, progress)) is not None:
+    few = sum(one.few for one in way.costs())
+    found = _whole(way, progress) if way.least <= few < CHEAP else None
+    if found is not None:
         return found
     for number in range(ROUNDS):
         for one in way.costs():
             one.begin(whole=False, sampled=way.sampled)
         found = way.run(progress if not number else _silent)
+        if not number and found.iteration_count <= few >= CHEAP and (whole := _whole(way, _silent)) is not None:
+            return whole
         last = number == ROUNDS - 1
         mended = [way.sampled and one.learn(way.limit, last=last) for one in way.costs()]
         if not any(mended):

@@ -84,8 +84,9 @@ class Interpolated:
     def begin(self, *, whole: bool, sampled: bool) -> None:
         """A run, with interpolated prices or with all iterations simulated."""
         self.whole, self._first, self._sampled = whole, self.device.steps, sampled
-        self._runs += not whole
-        self.samples.clear()
+        if not whole:
+            self._runs += 1
+            self.samples.clear()
 
     def draw(self) -> Sample | None:
         """A sample of the run that begins; None if all is simulated."""
