@@ -188,7 +188,7 @@ def others(value: Any) -> list[str]:
     if isinstance(value, int):
         return [str(n) for n in (value * 2, value // 2, 1, value + 1, value * 8, value * 100, 1000) if n != value]
     if isinstance(value, float):
-        return [repr(value * by) for by in (2, 0.5, 1.01, 1e-5, 1e4)]
+        return [repr(value * by) for by in (2, 0.5, 1.01, 1e-5, 1e4)] if value else ["3.0", "0.5"]
     if isinstance(value, str) and (found := re.fullmatch(r"([\d.]+) ?(\w+)", value)):
         number, unit = float(found[1]), found[2]
         return [f"{number * by:g} {unit}" for by in (2, 8, 40, 0.5, 1.5, 400)] + [f"{n} {unit}" for n in (7, 60, 900)]
