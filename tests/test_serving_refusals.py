@@ -42,6 +42,12 @@ BAD = {
     f"serve gpu_a100 {GPT2} --trace later.csv": "later.csv:3: timestamp: expected at most 1e12 seconds, got 1e130",
     f"serve gpu_a100 {GPT2} --arrivals burst --requests 1000001": "--requests 1000001: expected 1 to 1,000,000",
     f"serve gpu_a100 {GPT2} --arrivals burst --requests 9 --batch 1e10": "--batch 10000000000: expected 1 to 1,000,000",
+    f"serve gpu_a100 {GPT2} --arrivals burst --requests 10 --replicas 1e6": "--replicas 1000000: expected 1 to 4,096 c",
+    f"serve prefill=gpu_a100*999999,decode=gpu_a100 {GPT2} --link nvlink3 --arrivals burst --requests 9": "gpu_a100*999"
+    "999: expected 1 to 4,096 copies; serve a part of the requests on a part of the copies",
+    f"run gpu_a100 {GPT2} --generate 5 --batch 1e6": "--batch 1000000: expected at most 65,536; take fewer, on fewer d",
+    f"compare gpu_a100,t4 {GPT2} --batch 1e6": "--batch 1000000: expected at most 65,536; take fewer, on fewer devices",
+    "trace ddr4_3200 --pattern random --requests 1e15": "--requests 1e15: expected at most 1e+10, hours of simulation",
     f"serve gpu_a100 {GPT2} --arrivals burst --requests 9 --sample 1e10": "--sample 10000000000: expected 0 to 1,000",
     f"serve gpu_a100 {GPT2} --arrivals poisson:1e-6/s --requests 9": "sharegpt: the last of 9 requests arrives",
     f"serve gpu_a100 {GPT2} --arrivals poisson:1/s --requests 9 --goodput --slo ttft=1s --rate 1:1e10": "--rate 1:1e10"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pimloom.systems.memory.outcome import Outcome
 
 RAMULATOR = {"memory_system", "frontend", "MemorySystem", "Frontend"}  # keys of its files, of 2.1 and of 2.0
+MOST_REQUESTS = 10**10  # of a pattern
 LONGEST_IDLE_CK = 10**12  # about ten minutes of simulated time
 
 
@@ -231,6 +232,8 @@ def requests_of(wanted: Wanted, memory: Memory, strict: bool, warn: Any, progres
     from pimloom.systems.memory.patterns import parse_count, pattern_chunks
 
     count = parse_count("1e5" if wanted.requests is None else wanted.requests)
+    if count > MOST_REQUESTS:
+        raise UserError(f"--requests {wanted.requests}: expected at most {MOST_REQUESTS:.0e}, hours of simulation")
     made = pattern_chunks(memory, wanted.pattern or "", count, wanted.seed or 0, gap=wanted.gap, stride=wanted.stride)
     return _counted(made, count, progress)
 
