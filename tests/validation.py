@@ -182,21 +182,22 @@ def _others() -> list[Check]:
 
 
 NEVER: Mapping[str, str] = {
-    "PIM-GPT": "measured hardware; a simulator of its authors, as none is published. T4 and Xeon are rooflines with an "
+    "PIM-GPT": "measured hardware; a simulator of its authors (none is published). T4 and Xeon are rooflines with an "
     "assumed cost of a kernel, not the measured baselines",
-    "NeuPIMs": "`physical`: no program or machine behaves so; it repairs what is known to be wrong in the released "
-    "simulator. Its energy and area",
+    "NeuPIMs": "`physical`: no program or machine behaves like it, because it corrects known errors of the released "
+    "simulator; its energy and area",
     "AttAcc": "`physical`; measured hardware; the paper's own mix of requests",
     "CENT": "`physical`; measured hardware; batches of different lengths; static power of its host",
-    "Duplex": "prompts of the paper's grid; contention of both processors; requests that arrive, but for their order",
-    "InfiniteHBD": "the paper's body, which was not at hand; its simulator; costs from independent prices",
+    "Duplex": "prompts of the paper's grid; contention of both processors; requests that arrive over time, except their "
+    "order",
+    "InfiniteHBD": "the text of the paper, which was not available; its simulator; costs from independent prices",
     "AiM": "refresh, which its simulator does not do; the device itself; energy",
-    "Controllers": "measured hardware; energy but for DRAMsim3's",
+    "Controllers": "measured hardware; energy, except that of DRAMsim3",
     "Serving": "interpolated prices on measured hardware; energy of a served trace",
-    "GPU roofline": "models on A100 and H100 by kernel; energy, which is power x time",
+    "GPU roofline": "single kernels on A100 and H100; energy, which is power x time",
     "Training": "a measured run",
-    "RTL": "silicon; a 28 nm library, which ours is not",
-    "OCS": "a transceiver",
+    "RTL": "silicon; a 28 nm library (ours is not)",
+    "OCS": "a real transceiver",
     "Composed systems": "a whole system against another program or a machine; their energies",
 }
 SECTIONS: Mapping[str, Callable[[], Sequence[Check]]] = {
@@ -222,10 +223,10 @@ def page() -> str:
     lines = [
         "# Validation",
         "",
-        "What each model was checked against. *Blind*: the check knows nothing of the value it is compared with. "
-        "*Derived*, *fitted*, *echoed*: as in the studies' tables ([CONVENTIONS](../CONVENTIONS.md)); such a check "
-        "could hardly fail. Cases are those that the tests walk, *drawn*: random ones. `python -m tests.validation` "
-        "makes this page from the tests; a test holds it to them.",
+        "What each model was checked against. *Blind*: the model is built without the value that it is compared with. "
+        "*Derived*, *fitted* and *echoed*: as in the tables of the studies ([CONVENTIONS](../CONVENTIONS.md)); such a "
+        "check can hardly fail. *Cases*: the number of cases in the tests; *drawn*: random cases. "
+        "`python -m tests.validation` writes this page from the tests, and a test compares the two.",
     ]
     for name, rows in SECTIONS.items():
         lines += ["", f"## {name}", "", "| model | checked against | kind | cases | worst error | test |"]
