@@ -188,8 +188,8 @@ NEVER: Mapping[str, str] = {
     "simulator; its energy and area",
     "AttAcc": "`physical`; measured hardware; the paper's own mix of requests",
     "CENT": "`physical`; measured hardware; batches of different lengths; static power of its host",
-    "Duplex": "prompts of the paper's grid; contention of both processors; requests that arrive over time, except their "
-    "order",
+    "Duplex": "prompts of the paper's grid; contention of both processors; requests that arrive over time, except "
+    "their order",
     "InfiniteHBD": "the text of the paper, which was not available; its simulator; costs from independent prices",
     "AiM": "refresh, which its simulator does not do; the device itself; energy",
     "Controllers": "measured hardware; energy, except that of DRAMsim3",
