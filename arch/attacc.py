@@ -99,7 +99,7 @@ class AttAccSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "element_bits": "width of weights, activations and cache [bits]",
         "host": "one of the host's two processors, which attend in decode steps; left out: they do not",
         "link": "link of each GPU to all others of the box: a name in arch/fabrics/links.yaml, or its keys",
-        "collective_us": "fixed cost of what GPUs send one another: launch and barrier [µs]",
+        "collective_us": "fixed time of a collective, for launch and barrier [µs]",
     }
 
     description: str

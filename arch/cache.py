@@ -29,7 +29,7 @@ def cache_folder(room: str) -> Path:
         return found
     base = found.parent if found else _temporary()
     until = "" if found else " until this command ends"
-    print(f"pimloom: note: {'; '.join(refused)}; compiled code is kept in {base}{until}; {REMEDY}", file=sys.stderr)
+    print(f"pimloom: note: {'; '.join(refused)}; compiled code is cached in {base}{until}; {REMEDY}", file=sys.stderr)
     os.environ["PIMLOOM_CACHE"] = str(base)
     return found or _made(base, room)
 

@@ -106,14 +106,14 @@ def _unread(config: Config, fields: dict[str, Any]) -> None:
         elif key in fixed:
             config.refuse(key, f"{json.dumps(fields[fixed[key]])}, as every {kind} model has it")
         elif same:
-            config.refuse(key, f"{json.dumps(fields[same])}, as {config.key(same)} is that")
+            config.refuse(key, f"{json.dumps(fields[same])}, the value of {config.key(same)}")
         elif value is not None and (meant := _meant(key, config)):
             config.refuse(key, "a key that is known here", f"{NEAREST}{meant}")
         else:
             unknown.append(key)
     if inert or unknown:
         parts = [f"keys without effect on what is modelled: {', '.join(inert)}"] if inert else []
-        parts += [f"keys that are not known, and not used: {', '.join(unknown)}"] if unknown else []
+        parts += [f"unknown keys, which are not used: {', '.join(unknown)}"] if unknown else []
         config.notes.append("; ".join(parts))
 
 

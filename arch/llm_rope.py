@@ -33,7 +33,8 @@ def scale_positions(config: Config, fields: dict[str, Any]) -> None:
     given = fields["max_position_embeddings"]
     if found and min(found) != given and not config.model_type.startswith("gemma3"):
         fields["max_position_embeddings"] = min(found)
-        config.notes.append(f"{min(found):,} positions: scaled rotations, from {given:,} of max_position_embeddings")
+        of = f"{given:,} of max_position_embeddings"
+        config.notes.append(f"{min(found):,} positions, scaled by rope_scaling from {of}")
 
 
 def _scalings(config: Config) -> Iterator[tuple[str, dict[str, Any]]]:

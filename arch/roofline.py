@@ -29,7 +29,7 @@ class RooflineSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "idle_w": "power while it has nothing to do [W]; null: not known, and not counted",
         "launch_us": "cost of one kernel launch [µs]",
         "kernels_per_layer": "kernels of one decoder layer and token [1]; a parallel block takes one less",
-        "collective_us": "fixed cost of what devices send one another: launch and barrier [µs]; null: not counted",
+        "collective_us": "fixed time of a collective, for launch and barrier [µs]; null: not counted",
         **LINKED,
     }
 

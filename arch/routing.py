@@ -1,4 +1,4 @@
-"""Which experts the tokens of a step go to: one description for all systems that run models with experts."""
+"""How the tokens of a step choose experts: one description for all systems that run models with experts."""
 
 from collections.abc import Mapping
 from typing import Annotated, ClassVar
@@ -13,13 +13,13 @@ Seed = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Routing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How tokens choose their experts. Unless set, each token chooses by itself, and each expert is as likely."""
+    """How tokens choose their experts. By default tokens choose independently, and all experts are equally likely."""
 
     MEANING: ClassVar[Mapping[str, str]] = {
         "drawn": "true: each token chooses its experts independently (a roofline takes the exact expectation, other "
-        "systems draw by the seed); false: tokens are dealt to experts as even as their shares allow",
-        "zipf": "the share of the expert of rank r is 1 / r^zipf; 0: all alike [1]",
-        "counts": "tokens of each expert in a trace, whose shares are taken; empty: by zipf [tokens]",
+        "systems draw by the seed); false: tokens are distributed over experts as evenly as shares allow",
+        "zipf": "the expert of rank r has the share 1 / r^zipf; 0: equal shares [1]",
+        "counts": "tokens of each expert in a trace, which give the shares; empty: shares by zipf [tokens]",
         "seed": "of the draws [1]",
     }
 
@@ -32,11 +32,11 @@ class Routing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if not 0 <= self.zipf <= 16:
             raise UserError(f"a Zipf exponent of {self.zipf}: expected 0 to 16")
         if self.counts and (min(self.counts) < 0 or not any(self.counts)):
-            raise UserError("counts of experts: expected whole numbers from 0, and one above it")
+            raise UserError("counts of experts: expected whole numbers of at least 0, not all of them 0")
 
     @property
     def uniform(self) -> bool:
-        """Whether all experts are alike."""
+        """Whether all experts have the same share."""
         return not self.zipf and not self.counts
 
     def shares(self, experts: int) -> list[float]:

@@ -1,4 +1,4 @@
-"""Keys that a system does not read, though its file or its part has them: who sets one is told why, and what to set."""
+"""Keys that a system's file or part has, but the system does not read: why, and what to set instead."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
@@ -21,35 +21,35 @@ if TYPE_CHECKING:
     from pimloom.arch.routing import Routing
     from pimloom.arch.system import System
 
-NO_CURRENTS = "no currents of the part are in its energy; leave it out"
-RINGS = "its devices send around rings, as its authors' simulator has them; leave it out"
+NO_CURRENTS = "its energy does not use currents of the part; leave it out"
+RINGS = "its devices form rings, as in its authors' simulator; leave it out"
 CURRENTS = ("VDD", "current.", "devices")
 FIXED: Mapping[str, Mapping[str, str]] = {  # kind: place, or what places start with: why
     "roofline": {"routing.seed": "it takes the exact mean of all draws; leave it out"},
     "cent": {
-        "energy.instruction_buffer.write_mw": "no token writes instructions, they are there; leave it out",
-        "aim.dram.io_pj_per_bit": "the pins of its channels draw energy.dq_pj_per_bit; set that",
-        "aim.dram.pim_unit.mac_power_mw": "a MAC draws energy.mac_factor x energy.read_mw; set these",
+        "energy.instruction_buffer.write_mw": "instructions are loaded before the first token; leave it out",
+        "aim.dram.io_pj_per_bit": "energy.dq_pj_per_bit is the energy of its pins; set that",
+        "aim.dram.pim_unit.mac_power_mw": "the power of a MAC is energy.mac_factor x energy.read_mw; set these",
         **{f"aim.dram.{key}": NO_CURRENTS for key in CURRENTS},
     },
     "attacc": {
-        "dram.io_pj_per_bit": "wires of its stacks have energies of their own, which no key sets; leave it out",
+        "dram.io_pj_per_bit": "the energy of wires in its stacks is fixed; leave it out",
         **{f"dram.{key}": NO_CURRENTS for key in CURRENTS},
     },
     "duplex": {
-        "device.part.io_pj_per_bit": "wires of its stacks are in the energy of a column; leave it out",
+        "device.part.io_pj_per_bit": "the energy of a column includes the wires of its stacks; leave it out",
         **{f"device.part.{key}": NO_CURRENTS for key in CURRENTS},
         "device.links.node.topology": RINGS,
         "device.links.network.topology": RINGS,
     },
-    "pim": {"npu.sram_bytes": "recorded beside the synthesised area, no limit in the model; leave it out"},
+    "pim": {"npu.sram_bytes": "it documents the synthesised area and limits nothing; leave it out"},
 }
 AREA = "an area, which {} does not report; pimloom compare and sweeps do"
 BANK = "the area of a second row buffer, which {} does not report; pimloom report neupims does"
 AT_REST = "power at rest, which {} does not charge; pimloom serve does"
 OF_OTHERS: Mapping[str, Mapping[str, Mapping[str, str]]] = {  # kind, place: why, of commands that do not read it
     "run": {"pim": {"dram.current.IDD2N": AT_REST}, "roofline": {"idle_w": AT_REST}},
-    "serve": {"pim": {"workload.lm_head": "{} has it by --lm-head or --no-lm-head; set that"}},
+    "serve": {"pim": {"workload.lm_head": "{} takes --lm-head or --no-lm-head; give one of them"}},
 }
 AREAS: Mapping[str, Mapping[str, str]] = {  # what neither `run` nor `serve` reports
     "pim": {"npu.area_mm2": AREA},
@@ -73,18 +73,18 @@ OF_DUPLEX = frozenset({"ACT", "RD", "PRE", "ALL_ACT", "ALL_RD", "ALL_PRE", "PREa
 
 
 class Unread(NamedTuple):
-    """A place, or what places start with where it ends with a dot, and why nothing reads it."""
+    """A key that is not read, by its dotted place, and why. A place that ends with a dot covers all keys below it."""
 
     place: str
     why: str
 
     def names(self, place: str) -> bool:
-        """Whether this is about a place."""
+        """Whether this covers a place."""
         return place == self.place or (self.place.endswith(".") and place.startswith(self.place))
 
 
 def check_read(kind: str, overrides: Iterable[str], command: str | None = None) -> None:
-    """Raise UserError for a place that no system of this kind reads, or that a command does not."""
+    """Raise UserError for an override that systems of this kind do not read, or that `command` does not read."""
     found = [Unread(place, f"{kind} does not read it: {why}") for place, why in FIXED.get(kind, {}).items()]
     if command is not None and command in OF_OTHERS:
         places = {**OF_OTHERS[command].get(kind, {}), **AREAS.get(kind, {})}
@@ -93,13 +93,13 @@ def check_read(kind: str, overrides: Iterable[str], command: str | None = None) 
 
 
 def check_used(system: "System", overrides: Iterable[str]) -> None:
-    """Raise UserError for a place that this system does not read with its other keys as they are."""
+    """Raise UserError for an override that this system does not read because of its other keys."""
     if overrides and system.kind in BY_KIND:
         refuse([*BY_KIND[system.kind](system), *_draws(system)], overrides)
 
 
 def refuse(unread: Iterable[Unread], overrides: Iterable[str], below: str = "") -> None:
-    """Raise UserError for an override of which one of these is. below: where the places stand."""
+    """Raise UserError for an override that one of `unread` covers. below: prefix of the places in the error."""
     rules = list(unread)
     for place in overrides:
         for rule in rules:
@@ -170,9 +170,9 @@ def _npu_pim(system: "System") -> Iterator[Unread]:
         if spec.energy is not None:
             yield Unread("energy.comp_reads", f"not read: {why}")
     if spec.energy is None:
-        yield from _energies("dram.", "the system gives no key energy, so that it has none")
+        yield from _energies("dram.", "the system has no key energy, and so no energy")
     elif not system.memory.current:
-        yield from _energies("dram.", "its part gives no currents, so that it has no energy")
+        yield from _energies("dram.", "its part has no currents, and so no energy")
 
 
 def _cent(system: "System") -> Iterator[Unread]:
@@ -188,19 +188,19 @@ def _composed(system: "System") -> Iterator[Unread]:
     for name, part in system.parts.items():
         below = f"memories.{name}."
         if together:
-            yield from _energies(below, "of arrays beside PIM there is no energy")
+            yield from _energies(below, "arrays beside PIM have no energy model")
             continue
-        yield Unread(f"{below}io_pj_per_bit", f"not read: a bit draws {below}pj_per_bit; set that")
+        yield Unread(f"{below}io_pj_per_bit", f"not read: the energy of a bit is {below}pj_per_bit; set that")
         dynamic = ("IDD0", "IDD4R", "IDD4W", "IDD5PB", "IDD6")
-        why = f"accesses draw {below}pj_per_bit, and the current is neither of standby nor of refresh; set that"
+        why = f"only currents of standby and refresh are read; set {below}pj_per_bit for accesses"
         yield from (Unread(f"{below}current.{idd}", f"not read: {why}") for idd in dynamic)
         if not part.current:
-            why = "not read: its part gives no currents; leave it out"
+            why = "not read: its part has no currents; leave it out"
             yield from (Unread(f"{below}{key}", why) for key in CURRENTS)
         users = {key: unit for key, unit in spec.units.items() if unit.memory == name}
         beside = [key for key, unit in users.items() if getattr(unit, "at", "") == "bank"]
         if beside:
-            why = f"its MAC units draw units.{beside[0]}.power_w; set that"
+            why = f"the power of its MAC units is units.{beside[0]}.power_w; set that"
             yield Unread(f"{below}pim_unit.mac_power_mw", f"not read: {why}")
         else:
             yield Unread(f"{below}pim_unit.", "not read: no unit computes beside the banks; leave it out")
@@ -247,13 +247,13 @@ def _of_aim(spec: "AimDevice", below: str) -> Iterator[Unread]:
 
 
 def check_aim(spec: "AimDevice", overrides: Iterable[str]) -> None:
-    """Raise UserError for a place that `pimloom aim` does not read: it counts clocks and commands."""
-    no_energy = _energies("dram.", "pimloom aim counts clocks and commands, it has no energy")
+    """Raise UserError for an override that `pimloom aim` does not read: it counts clocks and commands."""
+    no_energy = _energies("dram.", "pimloom aim counts clocks and commands and reports no energy")
     refuse([*no_energy, *_of_aim(spec, "")], overrides)
 
 
 def check_policy(policy: "Policy", overrides: Iterable[str]) -> None:
-    """Raise UserError for a place of a controller that its other keys leave without effect."""
+    """Raise UserError for an override of a controller that has no effect because of its other keys."""
     refuse(_of_policy(policy), overrides, "controller.")
 
 
@@ -269,7 +269,7 @@ def _of_policy(policy: "Policy") -> Iterator[Unread]:
 
 
 def check_traced(part: Part, policy: "Policy", overrides: Iterable[str]) -> None:
-    """Raise UserError for a place of a part that `pimloom trace` does not read: it sends reads, writes, refreshes."""
+    """Raise UserError for an override of a part that `pimloom trace` does not read, as it sends no PIM commands."""
     refuse(_traced(part, policy), overrides, "dram.")
 
 
@@ -279,13 +279,13 @@ def _traced(part: Part, policy: "Policy") -> Iterator[Unread]:
     for name in part.timing.keys() - without_pim(part).timing.keys():
         yield Unread(f"timing.{name}", of_pim)
     if not part.current:
-        yield from _energies("", "the part gives no currents, so that a trace has no energy")
+        yield from _energies("", "the part has no currents, and so a trace has no energy")
     if policy.refresh == "none":
         for place in REFRESHED:
             yield Unread(place, "not read with controller.refresh=none; set controller.refresh, too, or leave it out")
     if policy.refresh != "per_bank":
         for place in BY_BANK:
-            why = "not read: no bank is refreshed alone; set controller.refresh=per_bank, or leave it out"
+            why = "not read: refreshes are of all banks; set controller.refresh=per_bank, or leave it out"
             yield Unread(place, why)
     if policy.self_refresh_after_ck is None:
         for place in ASLEEP:

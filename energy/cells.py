@@ -151,12 +151,13 @@ def ranking(ledgers: Mapping[str, Cells | None]) -> Ranking:
     several = [_within(names, ledgers) for names in alike]
     if len(ledgers) == 1:
         (name,) = ledgers
-        return Ranking(least=None, why=f"{name} has none beside it.", undecided=[], alike=[])
+        return Ranking(least=None, why=f"{name} is the only system.", undecided=[], alike=[])
     if len(groups) == 1 and alike:
         least, why = several[0]
         return Ranking(least=least, why=why, undecided=[], alike=alike)
     undecided = _undecided(ledgers)
-    why = " ".join([f"Who needs the least energy is open: {_named(undecided, ledgers)}.", *(why for _, why in several)])
+    open_ = f"It is open which system needs the least energy: {_named(undecided, ledgers)}."
+    why = " ".join([open_, *(why for _, why in several)])
     return Ranking(least=None, why=why, undecided=undecided, alike=alike)
 
 
@@ -188,7 +189,7 @@ def _within(names: Sequence[str], ledgers: Mapping[str, Cells | None]) -> tuple[
     sums = {name: ledger_j(ledger) for name, ledger in found.items()}
     over = f"over the same cells ({len(known_cells(found[first]))} of {len(CELLS)})"
     if sums[first] == sums[others[0]]:
-        return None, f"{first} and {others[0]} need equally much energy {over}."
+        return None, f"{first} and {others[0]} need the same energy {over}."
     for other in others:
         if leaves_open(bounds[first], bounds[other]):
             one, two = (_kind(bounds[name]) for name in (first, other))

@@ -120,7 +120,7 @@ def test_where_no_folder_is_safe_it_is_one_of_this_process(home, tmp_path):
     found, mode, of_child = ran.stdout.split()
     assert (of_child, mode) == (found, "0o40700") and not Path(found).exists()
     assert ran.stderr == (
-        f"pimloom: note: others can write to {home} (mode 777); compiled code is kept in {Path(found).parent} until "
+        f"pimloom: note: others can write to {home} (mode 777); compiled code is cached in {Path(found).parent} until "
         "this command ends; set PIMLOOM_CACHE to a private folder\n"
     )
 

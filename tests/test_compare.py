@@ -107,7 +107,7 @@ def test_rows_of_pim_gpt_are_those_of_a_run():
 
 
 def test_one_alone():
-    assert pimloom.compare(["t4"], model="gpt2", generate=1).why == "t4 has none beside it."
+    assert pimloom.compare(["t4"], model="gpt2", generate=1).why == "t4 is the only system."
 
 
 def test_nobody_can(tmp_path):

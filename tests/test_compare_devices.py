@@ -80,9 +80,9 @@ def test_how_tokens_choose_experts_is_told(tmp_path: Path) -> None:
         return [note for note in found.notes if "experts" in note]
 
     drawn, even, skewed, mean = told(*files.values(), "gpu_h100")
-    assert drawn.startswith("draws: each token chooses its experts independently, each as likely: a step of 4 tokens")
-    assert "meets 5.47 of 8 in a layer in the mean; steps are draws, routing.seed=0" in drawn
-    assert even.startswith("even: tokens are dealt to experts (routing.drawn=false): a step of 4 tokens meets 8 of 8")
+    assert drawn.startswith("draws: each token chooses its experts independently, all equally likely: a step of 4 ")
+    assert "uses 5.47 of 8 in a layer in the mean; steps are draws, routing.seed=0" in drawn
+    assert even.startswith("even: tokens are distributed over experts (routing.drawn=false): a step of 4 tokens uses ")
     assert skewed.startswith("skewed: each token chooses its experts independently, by Zipf 1: ")
     assert mean.startswith("gpu_h100: each token") and mean.endswith("; the exact mean is priced.")
     assert not told(files["draws"], "gpu_h100", model="gpt2")  # which has none

@@ -119,8 +119,8 @@ def test_links_carry_rings_and_cost_their_bits() -> None:
     assert (run.energy_by_cause_j or {})["links"] == pytest.approx(run.link_bytes * 8 * 1.3e-12)
     dearer = step(llm, batch, {"device.links.node.pj_per_bit": "2.6"})
     assert (dearer.energy_by_cause_j or {})["links"] == pytest.approx(run.link_bytes * 8 * 2.6e-12)
-    equal = step(llm, batch, {"device.links.network.pj_per_bit": "1.3"})
-    assert equal.energy_by_cause_j == run.energy_by_cause_j  # one node: nothing goes between nodes, at any price
+    with pytest.raises(UserError, match="not read with nodes=1"):  # nothing goes between nodes, at any price
+        step(llm, batch, {"device.links.network.pj_per_bit": "1.3"})
     at_rest = step(llm, batch, {"device.energy.static_w": "50"})
     assert (at_rest.energy_by_cause_j or {})["static"] == pytest.approx(4 * 50 * run.time_s)
 
@@ -251,7 +251,7 @@ def test_every_field_is_perturbed() -> None:
     changed = {place for place in (*CHANGED, *ELSEWHERE) if ".part." not in place}
     assert {*own, *device} - text - area - room - rings == changed
     for place in rings:
-        with pytest.raises(UserError, match=f"--set {place}: duplex does not read it: its devices send around rings"):
+        with pytest.raises(UserError, match=f"--set {place}: duplex does not read it: its devices form rings"):
             load_system("duplex", {place: "ring"})
 
 
@@ -308,6 +308,6 @@ def test_results_say_what_there_is() -> None:
     said = "2 nodes of 2 devices, logic beside the xPU, together"
     assert (plain["nodes"], plain["devices"], plain["deployed"]) == (2, 4, said)
     done = call(*asked)
-    assert "2 nodes of 4 devices, logic beside the xPU, together\n" in done.out and "meets 3.5 of 8" in done.err
+    assert "2 nodes of 4 devices, logic beside the xPU, together\n" in done.out and "uses 3.5 of 8" in done.err
     other = json.loads(call("run", "npu_only", "--model", "gpt2", "--generate", "1", "--json", "-").out)
     assert (other["nodes"], other["devices"], other["deployed"]) == (None, None, None)

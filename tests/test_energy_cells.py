@@ -169,7 +169,7 @@ def test_peers_win_for_their_size_and_over_the_same_cells(tmp_path: Path) -> Non
     page = run_study(tmp_path, lambda done, total: None, [Workload("gpt3-xl", 8, 512)], systems)
     text = " ".join(page.read_text().split())
     assert "gpu_h100: most tokens/s a device" in text and "duplex, of 4 devices, 13.3 TB/s" in text
-    assert "is the fastest" not in text and "Who needs the least of all systems is open in 1 of 1 workload" in text
+    assert "is the fastest" not in text and "Which system needs the least energy is open in 1 of 1 workload" in text
     host, attacc = (f"attacc{more} ≥ " for more in ("_host", ""))
     assert f"{host}" in text and f"beside {attacc}" in text  # what the host draws may turn them round
     with (tmp_path / "results.csv").open() as lines:
@@ -194,7 +194,7 @@ def test_bounds() -> None:
         assert found.least == ("b" if wins else None), (small, large)
         assert found.alike == [["b", "a"]] and ("Bounds leave open" in found.why) is not wins
     equal = ranking({"a": one(1.0, bound := "estimate"), "b": one(1.0, bound)})
-    assert equal.least is None and "equally much" in equal.why
+    assert equal.least is None and "need the same energy" in equal.why
     assert leaves_open({"upper", "lower"}, set())
 
 

@@ -120,7 +120,7 @@ def test_without_a_home_it_is_said_what_to_set(monkeypatch, capsys):
     for variable in ("PIMLOOM_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.setenv(variable, "")
     made = cache_folder("kernels")
-    assert "there is no home folder; compiled code is kept in " in capsys.readouterr().err and made.is_dir()
+    assert "there is no home folder; compiled code is cached in " in capsys.readouterr().err and made.is_dir()
 
 
 def test_what_cannot_be_kept_is_made_each_time(cache, made, monkeypatch):

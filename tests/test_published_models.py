@@ -95,7 +95,7 @@ def test_a_run_says_once_what_has_no_effect(tmp_path: Path) -> None:
     options = ("--prompt", "8", "--generate", "2", "--json", "-")
     done = call("run", "gpu_h100", "--model", tmp_path / "config.json", *options)
     assert done.code == 0 and done.err.count("keys without effect on what is modelled: ") == 1, done
-    assert "keys that are not known, and not used: unheard" in done.err and "bos_token_id" in done.err
+    assert "unknown keys, which are not used: unheard" in done.err and "bos_token_id" in done.err
     quiet = call("run", "gpu_h100", "--model", tmp_path / "config.json", *options, "--quiet")
     assert quiet.err == "" and json.loads(quiet.out)["spec_digest"] == json.loads(done.out)["spec_digest"]
 
@@ -129,7 +129,7 @@ def test_all_that_cannot_be_honoured_is_told_together(tmp_path: Path) -> None:
     ("name", "keys", "said"),
     [
         ("qwen3-30b-a3b", {"shared_expert_intermediate_size": 512}, "no such experts here"),
-        ("qwen3-30b-a3b", {"qkv_bias": True}, "false, as attention_bias is that"),
+        ("qwen3-30b-a3b", {"qkv_bias": True}, "false, the value of attention_bias"),
         ("llama-2-7b", {"num_key_value_head": 8}, "a key that is known here, got 8; nearest: num_key_value_heads"),
         ("llama-2-7b", {"attention_chunk_size": 8192}, "all layers have plain attention here"),
         ("llama-2-7b", {"residual_multiplier": 0.22}, "no such factor here"),
@@ -210,7 +210,7 @@ LONG = {"type": "longrope", "long_factor": [1.0], "short_factor": [1.0]}
 def test_positions_of_scaled_rotations(name: str, keys: dict[str, Any], positions: int, tmp_path: Path) -> None:
     llm, own = changed(tmp_path, ours(name), **keys), (ours(name) | keys).get("max_position_embeddings", positions)
     assert llm.max_position_embeddings == positions
-    assert any(f" {positions:,} positions: scaled rotations" in said for said in llm.notes) == (own != positions)
+    assert any(f" {positions:,} positions, scaled by rope_scaling" in said for said in llm.notes) == (own != positions)
 
 
 def test_positions_for_each_kind_of_layer(tmp_path: Path) -> None:

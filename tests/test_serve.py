@@ -1,4 +1,4 @@
-"""`pimloom serve`: what it says, what it refuses, and that prices read between others are within their bound."""
+"""`pimloom serve`: what it says, what it refuses, and that interpolated prices are within their bound."""
 
 import json
 from math import fsum

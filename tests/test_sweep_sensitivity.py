@@ -144,7 +144,7 @@ def test_axes_that_cannot_be_told_apart_are_named() -> None:
     values = points()
     both = (values[:, 1] == 0) == (values[:, 4] == 0)  # where the other points have failed
     why = sensitivities(axes_of(values), function(values), both & (values[:, 1] < 2))
-    assert why == "1 and 4 go together in the points that are left: their effects cannot be told apart."
+    assert why == "1 and 4 vary together in the points that are left: their effects cannot be separated."
 
 
 def test_a_pair_that_goes_together_with_another_is_left_out_and_named() -> None:
@@ -161,7 +161,7 @@ def test_a_pair_that_goes_together_with_another_is_left_out_and_named() -> None:
     [
         ([[1, 2], [2, 2]], [3.0, 3.0], "It is the same at all points"),
         ([[1, 2], [1, 2]], [3.0, 4.0], "No axis has more than one value"),
-        ([[1, 2], [2, 3], [3, 4]], [1.0, 2.0, 4.0], "3 points that are no complete grid are too few"),
+        ([[1, 2], [2, 3], [3, 4]], [1.0, 2.0, 4.0], "3 points of an incomplete grid are too few"),
         ([[1, 2], [2, 2]], [3.0, np.nan], "1 finished points are too few"),
     ],
 )

@@ -28,15 +28,15 @@ LLAMA = load_llm("llama-2-7b")
 
 
 @pytest.mark.parametrize(("system", "place", "value", "said"), [
-    ("cent", "energy.instruction_buffer.write_mw", "9e9", "no token writes instructions"),
+    ("cent", "energy.instruction_buffer.write_mw", "9e9", "instructions are loaded before"),
     ("cent", "aim.dram.io_pj_per_bit", "9", "set that"),
     ("cent", "aim.dram.pim_unit.mac_power_mw", "9", "set these"),
-    ("cent", "aim.dram.VDD", "2 V", "no currents"),
+    ("cent", "aim.dram.VDD", "2 V", "currents of the part"),
     ("attacc", "dram.io_pj_per_bit", "9", "leave it out"),
-    ("attacc", "dram.VDD", "2 V", "no currents"),
-    ("attacc", "dram.current.IDD0", "9 mA", "no currents"),
+    ("attacc", "dram.VDD", "2 V", "currents of the part"),
+    ("attacc", "dram.current.IDD0", "9 mA", "currents of the part"),
     ("duplex", "device.part.io_pj_per_bit", "9", "leave it out"),
-    ("duplex", "device.part.VDD", "2 V", "no currents"),
+    ("duplex", "device.part.VDD", "2 V", "currents of the part"),
 ])  # fmt: skip
 def test_a_key_that_nothing_reads_is_refused(system: str, place: str, value: str, said: str) -> None:
     with pytest.raises(UserError, match=f"^--set {place}: {system} does not read it: .*{said}"):
@@ -290,7 +290,7 @@ def test_a_key_that_nothing_reads_is_found(tmp_path: Path, monkeypatch: pytest.M
     ("run npu_only --set packing.constants=derived", "there is no PIM"),
     ("run examples/systems/pim_card.yaml --set memories.card.io_pj_per_bit=1", "set that"),
     ("run examples/systems/phone.yaml --set memories.dram.pim_unit.mac_power_mw=1", "units.pim.power_w; set that"),
-    ("run examples/systems/phone.yaml --set memories.dram.VDD=1V", "gives no currents"),
+    ("run examples/systems/phone.yaml --set memories.dram.VDD=1V", "has no currents"),
     ("run duplex --set device.logic_die_mm2=9", "an area, which run does not report"),
 ])  # fmt: skip
 def test_keys_that_change_nothing_are_refused_by_the_command(arguments: str, said: str, tmp_path: Path) -> None:

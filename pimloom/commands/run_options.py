@@ -66,7 +66,7 @@ SystemSettings = Annotated[
 ]
 Prices = Annotated[
     str | None,
-    typer.Option(metavar="USD[:USD...]", help="Dollars an hour for a device, of all systems, or of each in its order."),
+    typer.Option(metavar="USD[:USD...]", help="Price of a device [$/h], of all systems, or of each in their order."),
 ]
 Timeline = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Write a Perfetto timeline of a window of the run.")
@@ -77,8 +77,8 @@ LmHead = Annotated[
     bool | None,
     typer.Option(
         LM_HEAD,
-        help="With embedding, LM head and sampling, or without; else without, on every system (PIM-GPT: as "
-        "workload.lm_head of its file says).",
+        help="With embedding, LM head and sampling, or without; else without, on every system (PIM-GPT: by "
+        "workload.lm_head of its file).",
     ),
 ]
 Tokens = Annotated[
@@ -94,7 +94,7 @@ Ends = Annotated[
     bool,
     typer.Option(
         LM_HEAD,
-        help="With embedding, LM head and sampling on every system; else on none.",
+        help="With embedding, LM head and sampling on all systems, or on none.",
     ),
 ]
 Check = Annotated[bool, typer.Option("--check", help="Run the legality monitor on every command trace.")]
@@ -166,8 +166,8 @@ Placement = Annotated[
 CacheManager = Annotated[
     str,
     typer.Option(
-        metavar="NAME", help="KV cache of models in which some layers have a window: by-layer keeps what each layer "
-        "sees; hybrid and uniform are vLLM's block groups, and its rule before them.",
+        metavar="NAME", help="KV cache of models in which some layers have a window: by-layer (blocks for each layer), "
+        "hybrid (vLLM's groups of layers) or uniform (earlier vLLM: all layers keep all tokens).",
     ),
 ]  # fmt: skip
 Preallocate = Annotated[

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pimloom.systems.serving.results.goodput import Goodput
     from pimloom.systems.serving.results.outcome import Online
 
-BEYOND = 3  # exit code: errors of prices may be beyond their limit
+BEYOND = 3  # exit code: errors of prices may exceed their limit
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -174,15 +174,15 @@ Html = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Write a page of it all, index.html, and results.json into a folder.")
 ]
 ExactOption = Annotated[
-    bool, typer.Option("--exact", help="Simulate every different iteration; else most are read between others.")
+    bool, typer.Option("--exact", help="Simulate every different iteration; else prices of most are interpolated.")
 ]
 SampleSize = Annotated[
     int,
     typer.Option(
         metavar="N",
         parser=count,
-        help="Iterations of each kind of phase that are simulated to measure the error of prices; more where it is "
-        "beyond --price-error.",
+        help="Iterations of each kind of phase that measure the error of interpolated prices; more if it exceeds "
+        "--price-error.",
     ),
 ]
 PriceError = Annotated[
@@ -255,7 +255,8 @@ def serve(
     found = run_serve(Wanted(**asked))
     output(found, json, None if quiet else lambda: show_served(found))
     if found.pricing is not None and found.pricing.holds is False:
-        print(f"pimloom: --price-error {price_error:g} is not held; all outputs are written", file=sys.stderr)
+        beyond = f"errors of prices may exceed --price-error {price_error:g}"
+        print(f"pimloom: {beyond}; all outputs are written", file=sys.stderr)
         raise typer.Exit(BEYOND)
 
 

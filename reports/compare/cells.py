@@ -10,9 +10,9 @@ from pimloom.systems.serving.comparing import Compared
 
 SUM = "sum"
 LEGEND = (
-    "A letter: the energy is in the figure of several cells below, which cannot be told apart. –: unknown, and not in "
-    "the sum. 0 none: the system has no such part. ≤, ≥: at most, at least so much; a sum is at least so much where a "
-    "cell other than the host's is unknown; ~: some of it is at most, and some unknown."
+    "A letter: the energy is part of a figure of several cells, in a row below. –: unknown, and not in the sum. "
+    "0 none: the system has no such part. ≤: at most; ≥: at least. A sum is ≥ if a cell other than the host's is "
+    "unknown, and ~ if a figure of it is also ≤."
 )
 HOST = CELLS[-2:]  # which no system has a figure of
 SIGNS = {"upper": "≤ ", "lower": "≥ "}
@@ -35,16 +35,16 @@ def unknown_on_all(ledgers: Mapping[str, Mapping[str, EnergyCell]]) -> list[str]
 
 
 def cells_line(ledger: Mapping[str, EnergyCell]) -> str:
-    """What an energy holds, in a sentence.
+    """Which cells are in an energy, in a sentence.
 
     >>> from pimloom.energy.cells import Spent, ledger_of
     >>> cells_line(ledger_of([Spent(CELLS[:8], 1.0, "paper", "power_w", "upper")], absent=["links"]))
-    'energy holds 10 of 12 cells; unknown: dynamic and static host; some figures are bounds, at most so much'
+    'energy holds 10 of 12 cells; unknown: dynamic and static host; some figures are upper bounds'
     """
     unknown = [cell for cell in CELLS if not ledger[cell].known]
-    bounds = [f"at {word}" for bound, word in (("upper", "most"), ("lower", "least")) if bound in bounds_of(ledger)]
+    bounds = [bound for bound in ("upper", "lower") if bound in bounds_of(ledger)]
     said = f"energy holds {len(CELLS) - len(unknown)} of {len(CELLS)} cells; unknown: {_short(' + '.join(unknown))}"
-    return said + f"; some figures are bounds, {' and '.join(bounds)} so much" * bool(bounds)
+    return said + f"; some figures are {' and '.join(bounds)} bounds" * bool(bounds)
 
 
 def cell_rows(ledgers: Mapping[str, Mapping[str, EnergyCell]], tokens: int) -> list[dict[str, str]]:
@@ -68,7 +68,7 @@ def cell_rows(ledgers: Mapping[str, Mapping[str, EnergyCell]], tokens: int) -> l
 
 
 def sum_text(ledger: Mapping[str, EnergyCell], joules: float) -> str:
-    """A sum [mJ], marked as a bound where a figure is one, or where cells other than the host's are unknown."""
+    """A sum [mJ], marked as a bound if a figure is a bound, or if cells other than the host's are unknown."""
     bounds = bounds_of(ledger)
     if any(not ledger[cell].known for cell in CELLS if cell not in HOST):
         bounds = bounds | {"lower"}

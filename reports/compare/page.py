@@ -137,8 +137,8 @@ def _systems(found: Comparison) -> TableData:
         Column("there", "memory there", "GiB"),
         Column("steps", "steps simulated"),
     ]
-    return TableData("Results", columns, rows, "Times and energies of all requests; memory of all devices. ≤, ≥: at "
-                     "most, at least so much, where a figure is a bound or a cell is unknown.")  # fmt: skip
+    return TableData("Results", columns, rows, "Times and energies of all requests; memory of all devices. ≤: at "
+                     "most; ≥: at least, because a figure is a bound or a cell is unknown.")  # fmt: skip
 
 
 def _sizes(ran: Sequence[Compared]) -> TableData:

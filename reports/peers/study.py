@@ -155,8 +155,8 @@ def _open(won: Sequence[dict[str, object]]) -> str:
     cells = list(dict.fromkeys(cell for row in left for cell in str(row["undecided"]).split(", ")[:2] if cell))
     if not left:
         return ""
-    said = f": {' and '.join(cells[:2])}, known of some and not of others, decide" if cells else ""
-    return f"Who needs the least of all systems is open in {len(left)} of {counted(len(won), 'workload')}{said}."
+    said = f": {' and '.join(cells[:2])}, known for some systems only, decide" if cells else ""
+    return f"Which system needs the least energy is open in {len(left)} of {counted(len(won), 'workload')}{said}."
 
 
 def _cells(found: Sequence[Found]) -> TableData:

@@ -11,7 +11,7 @@ WHAT = {"j": "per joule", "usd": "per dollar"}
 INTRO = (
     f"The first 200 requests of the Azure conversation trace of 2023, {MODEL}, vLLM v1's rules with {BATCH_TOKENS} "
     "tokens in an iteration (v0's where prompts and decode go in steps of their own); "
-    "their times are stretched to each load, and they come over and over until the run is "
+    "their times are scaled to each load, and they repeat until the run is "
     "steady. A machine is a candidate if its backlog does not grow and 90 % of the requests between warm-up and end "
     f"hold `{SLO}`; it gets 1, 2, 4 … {MOST_COPIES} copies until they do. Energy is that of all copies from the first "
     "arrival to the last token, at rest, too; a token's price is that of all copies for that time.\n\n"

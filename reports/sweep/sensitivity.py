@@ -81,11 +81,11 @@ def sensitivities(axes: Sequence[Column], objective: np.ndarray, finished: np.nd
 def _why(confounded: Sequence[str], points: int) -> str:
     """Why there is no estimate."""
     if not confounded:
-        return f"{points} points that are no complete grid are too few for an estimate."
+        return f"{points} points of an incomplete grid are too few for an estimate."
     which = " and ".join(confounded)
     if len(confounded) == 1:
-        return f"{which} has values at which too few points are left: its effect cannot be told from that of others."
-    return f"{which} go together in the points that are left: their effects cannot be told apart."
+        return f"{which} has values with too few points left: its effect cannot be separated from that of others."
+    return f"{which} vary together in the points that are left: their effects cannot be separated."
 
 
 def exact_indices(grid: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

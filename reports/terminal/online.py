@@ -44,7 +44,7 @@ def show_goodput(found: Goodput) -> None:
     end = "the highest that was asked for" if found.fails_per_s is None else f"{found.fails_per_s:,.3f}/s does not"
     most = found.saturation_per_s
     if most is not None:
-        show_line(f"while requests always wait {most:,.3f}/s are completed: no higher rate holds")
+        show_line(f"saturation: {most:,.3f}/s are completed while others always wait; no higher rate holds")
     per_j = "" if found.requests_per_j is None else f", {found.requests_per_j:,.4g} requests per J"
     per_j += "" if found.requests_per_usd is None else f", {found.requests_per_usd:,.4g} for a dollar"
     show_line(
@@ -169,7 +169,7 @@ def _show_memory(found: Online) -> None:
 
 
 def pricing_said(found: Pricing) -> list[str]:
-    """Sentences on what was simulated, and how far the rest is off."""
+    """Sentences on what was simulated, and on the errors of interpolated prices."""
     if found.exact:
         return [f"{counted(found.simulated, 'different iteration')} simulated, no price is interpolated"]
     said = f"{counted(found.simulated, 'iteration')} simulated, prices of the others are interpolated"
@@ -178,7 +178,7 @@ def pricing_said(found: Pricing) -> list[str]:
     energy = "" if found.energy_error is None else f", of their energy {found.energy_error:+.2%}"
     kinds = [f"{kind}: {kind_said(error)}" for kind, error in found.kinds.items()]
     named = ", ".join(f"{RESULTS[name]} {bound:.2%}" for name, bound in found.bounds.items())
-    beyond = f"errors of prices may be beyond the {found.limit:.2%} of --price-error; take --exact, or a larger limit"
+    beyond = f"errors of prices may exceed the {found.limit:.2%} of --price-error; take --exact, or a larger limit"
     return [
         f"{said}; error of their time {found.error:+.2%}{energy}, measured on {found.sampled:,} of them",
         f"prices of {'; '.join(kinds)}",
@@ -188,7 +188,7 @@ def pricing_said(found: Pricing) -> list[str]:
 
 
 def kind_said(error: KindError) -> str:
-    """How far prices of a kind of phase are off, in words."""
+    """The errors of prices of a kind of phase, in words."""
     if error.exact:
         return "each simulated"
     if error.error_bound is None:

@@ -173,7 +173,7 @@ def columns(figures: bool) -> list[Column]:
             "with `rate` unless it is steady",
         ),
         *(Column(f"{name}_share", False, f"share of requests that hold {what}") for name, what in SHARES.items()),
-        Column("backlog_growth", False, "trend of the requests in the system, by the rate at which they come"),
+        Column("backlog_growth", False, "trend of the number of requests in the system / their rate of arrival"),
         Column("backlog_steady", True, "1: the backlog is steady; 0: it grows, or the run is too short to tell"),
         *(Column(name, False, meaning) for name, meaning in GOODPUT.items()),
         Column("energy_j", False, "energy of all iterations on all devices"),
@@ -199,8 +199,8 @@ def columns(figures: bool) -> list[Column]:
         Column("simulated_iterations", True, "different ones that were simulated"),
         Column("pricing_error", False, "error of the time of all iterations, as a sample of them shows; empty if none"),
         Column("pricing_energy_error", False, "the same of their energy"),
-        Column("pricing_error_bound", False, "share within which TTFT, TPOT, latency, time and energy are exact"),
-        Column("pricing_holds", True, "1 if errors of prices are within `price_error`, 0 if they may not be"),
+        Column("pricing_error_bound", False, "bound of TTFT, TPOT, latency, time and energy, as a share"),
+        Column("pricing_holds", True, "1 if errors of prices are within `price_error`, 0 if they may exceed it"),
     ]
     area = Column("area_mm2", False, "area of the logic of all devices, see docs/sweep.md")
     return [*found, area] if figures else found

@@ -1,4 +1,4 @@
-"""How a system's tokens choose experts: what is refused, and what a result says of it."""
+"""How a system's tokens choose experts: checks of its routing, and the note of a result."""
 
 from math import fsum
 
@@ -24,7 +24,7 @@ def check_routing(system: System, llm: LlmSpec) -> None:
         return
     places = [place for place, source in system.sources.items() if source.file == SET and place.startswith("routing.")]
     if places and llm.num_experts == 1:
-        raise UserError(f"--set {places[0]}: {llm.name} has no experts to choose; leave it out")
+        raise UserError(f"--set {places[0]}: {llm.name} has no experts; leave it out")
     counts, where, least = routing.counts, system.where("routing.counts"), llm.num_experts_per_tok
     if not counts:
         return
@@ -33,11 +33,11 @@ def check_routing(system: System, llm: LlmSpec) -> None:
     if sum(n > 0 for n in counts) < least:
         raise UserError(f"{where}: each token takes {least} experts; write as many above 0")
     if routing.zipf:
-        raise UserError(f"{system.where('routing.zipf')}: routing.counts have shares of their own; set one of the two")
+        raise UserError(f"{system.where('routing.zipf')}: routing.counts set the shares, too; set one of the two")
 
 
 def routing_notes(system: System, llm: LlmSpec, rows: int | None = None) -> list[str]:
-    """A sentence on how tokens choose experts, and how many of them a step of `rows` tokens meets in one layer; none
+    """A sentence on how tokens choose experts, and how many experts a step of `rows` tokens uses in one layer; empty
     for a model without experts."""
     routing, number = routing_of(system), llm.num_experts
     if routing is None or number == 1:
@@ -46,9 +46,9 @@ def routing_notes(system: System, llm: LlmSpec, rows: int | None = None) -> list
     step = f"a step of {of[0]:,} token{'s' * (of[0] > 1)}"
     if not routing.drawn:
         met = sum(n > 0 for n in dealt(*of, routing))
-        return [f"tokens are dealt to experts (routing.drawn=false): {step} meets {met} of {number} in a layer"]
+        return [f"tokens are distributed over experts (routing.drawn=false): {step} uses {met} of {number} in a layer"]
     by = f"by Zipf {routing.zipf:g}" if routing.zipf else "by routing.counts"
-    shares = "each as likely" if routing.uniform else by
+    shares = "all equally likely" if routing.uniform else by
     how = "the exact mean is priced" if system.kind == "roofline" else f"steps are draws, routing.seed={routing.seed}"
-    met_s = f"meets {fsum(busy_chances(*of, routing)):.3g} of {number} in a layer in the mean"
+    met_s = f"uses {fsum(busy_chances(*of, routing)):.3g} of {number} in a layer in the mean"
     return [f"each token chooses its experts independently, {shares}: {step} {met_s}; {how}"]

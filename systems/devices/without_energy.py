@@ -102,7 +102,7 @@ def _of_part(system: System, name: str, needed: Iterable[str]) -> str | None:
 def _of_composed(system: System, tp: int) -> str | None:
     spec = system.of_kind(ComposedSystem)
     if hands_over(spec, system.parts):
-        return "no energy: of arrays beside PIM none is told"
+        return "no energy: arrays beside PIM have no energy model"
     figures = {f"units.{name}.power_w": unit.power_w for name, unit in spec.units.items()}
     figures |= {f"memories.{name}.pj_per_bit": memory.pj_per_bit for name, memory in spec.memories.items()}
     figures |= {f"links.{name}.pj_per_bit": wire.pj_per_bit for name, wire in spec.links.items()}

@@ -17,7 +17,7 @@ def why(ran: Sequence["Compared"], asked: int = 2) -> str:
     asked: how many were to run it."""
     first = ran[0]
     if len(ran) == 1:
-        return f"Only {first.system} can run this workload." if asked > 1 else f"{first.system} has none beside it."
+        return f"Only {first.system} can run this workload." if asked > 1 else f"{first.system} is the only system."
     second = ran[1]
     assert first.latency_s is not None and second.latency_s is not None
     gains = {name: _time(second, name) - _time(first, name) for name in ("prefill", "decode")}

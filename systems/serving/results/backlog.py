@@ -124,7 +124,7 @@ def said(found: Backlog) -> str:
     """The trend and its test in words."""
     return (
         f"{found.first:,.3g} requests in the system after warm-up, {found.last:,.3g} at the end, a trend of "
-        f"{found.growth:+.2%} of those that come (p = {found.p_value:.2g}): {found.state}"
+        f"{found.growth:+.2%} of arriving requests (p = {found.p_value:.2g}): {found.state}"
     )
 
 
@@ -135,11 +135,11 @@ def warning(found: Backlog | None, requests: int) -> list[str]:
     if found.state == "short":
         return [
             f"the run is short against its latencies: {counted(requests, 'request')}, of which {found.most_running:,} "
-            f"run at once; figures depend on --requests, and hold from about {ENOUGH * found.most_running:,} on"
+            f"run at once; results depend on --requests; take at least about {ENOUGH * found.most_running:,}"
         ]
     if found.grows:
         return [
-            f"the backlog grows by {found.growth:.1%} of the requests that come: latencies are those of "
-            f"{counted(requests, 'request')}, not of this rate, and longer with more of them"
+            f"the backlog grows by {found.growth:.1%} of arriving requests: latencies are those of the first "
+            f"{counted(requests, 'request')} and grow with --requests"
         ]
     return ["the run is too short to tell whether the backlog grows; take more --requests"]
