@@ -60,7 +60,7 @@ def layers_ps(run: Run) -> int:
 )
 def test_arrays_alone_are_the_npu_operator_by_operator(batch: Batch, off: float, llm: LlmSpec, tmp_path: Path) -> None:
     """Each from an idle machine: what the operator before has stored, and its controller still holds, is not there."""
-    settings = {"dram.channels": "4", "controller.pim_queue_entries": "128", "controller.pim_floor_ck": "10"}
+    settings = {"dram.channels": "4"}
     npu = device_of(load_system("npu_only", settings), llm, Share(1, 2)).step(batch)
     run = composed(tmp_path, ALONE, llm).step(batch)
     assert run.macs > 0 and run.commands["RD"] > npu.commands["RD"]  # embedding and LM head are in it

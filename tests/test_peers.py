@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -39,19 +40,16 @@ def test_every_workload_meets_every_system(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "results.json").read_text())["checks"] == []
     text = page.read_text()
     fastest = min((row for row in found[:5] if row["step_ms"]), key=lambda row: float(row["step_ms"]))
-    assert f"{fastest['system']} is the fastest" in text and "at most 1 at once" in text
+    assert re.search(f"{fastest['system']}, of [^<]*, has the shortest step", text) and "at most 1 at once" in text
 
 
-def test_who_attends_for_nothing_is_not_the_thriftiest(tmp_path: Path) -> None:
-    """What the processors draw that attend on `attacc_host` is not known: it has less energy than the same box whose
-    GPUs attend, and neither wins by that nor stands in a figure."""
+def test_who_attends_for_nothing_does_not_need_the_least(tmp_path: Path) -> None:
+    """What the processors draw that attend on `attacc_host` is not known: its energy is a lower bound. It is less than
+    that of the same box whose GPUs attend, and the ranking stays open."""
     work = Workload("gpt3-xl", 8, 512)
     page = study.run_study(tmp_path, lambda done, total: None, (work,), ("attacc_host", "attacc_gpu"))
     host, gpus = (float(row["mj_per_token"]) for row in rows(tmp_path))
-    text = page.read_text()
-    assert host < gpus and "attacc_gpu is the thriftiest" in text and "attacc_host is the thriftiest" not in text
-    alone = study.run_study(tmp_path, lambda done, total: None, (work,), ("attacc_host",)).read_text()
-    assert "Figure 1" in text and "Figure 1" not in alone and "thriftiest</" in alone
+    assert host < gpus and "Who needs the least of all systems is open in 1 of 1 workload." in page.read_text()
 
 
 def test_a_step_is_that_of_the_device() -> None:

@@ -42,8 +42,9 @@ def test_one_iteration_ends_when_the_result_says(system: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("system", NPUS)
 def test_the_middle_iteration_of_many_is_shown(system: str) -> None:
+    """Of those that are simulated: 0, 1 and 3."""
     found = pimloom.run(system, model=NARROW, requests="alpaca", batch=4, iterations=7, every=4)
-    assert end_s(found, "decode") == pytest.approx(found.iteration_s[3], rel=1e-12)
+    assert end_s(found, "decode") == pytest.approx(found.iteration_s[1], rel=1e-12)
 
 
 def test_a_data_set_of_one_iteration_has_spans() -> None:

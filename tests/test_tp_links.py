@@ -28,7 +28,7 @@ SWITCH = Link(gbps=800, latency_ns=500, pj_per_bit=2, topology="switch")
 FAR = Link(gbps=80, latency_ns=3000, pj_per_bit=20, topology="switch")  # 10 GB/s
 LLAMA, STEP = load_llm("llama-3-70b"), Batch.decode([64] * 16)
 GPU: dict[str, Any] = {"model": "llama-3-8b", "tp": 2, "layers": 2, "lm_head": False}
-KEYS = {
+KEYS: dict[str, Any] = {
     "link.gbps": 100, "link.latency_ns": 9000, "link.pj_per_bit": 90, "link.topology": "ring", "collective_us": 50,
 }  # fmt: skip
 

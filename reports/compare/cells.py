@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from string import ascii_lowercase
+from typing import TYPE_CHECKING
 
 from pimloom.arch.name_units import figure
 from pimloom.arch.units import J_PER_MJ
 from pimloom.energy.cells import CELLS, NONE, EnergyCell, bounds_of, ledger_j
-from pimloom.systems.serving.comparing import Compared
+
+if TYPE_CHECKING:
+    from pimloom.systems.serving.comparing import Compared
 
 SUM = "sum"
 LEGEND = (
@@ -18,7 +21,7 @@ HOST = CELLS[-2:]  # which no system has a figure of
 SIGNS = {"upper": "≤ ", "lower": "≥ "}
 
 
-def size_rows(ran: Sequence[Compared]) -> list[dict[str, object]]:
+def size_rows(ran: "Sequence[Compared]") -> list[dict[str, object]]:
     """A row for each system: devices, memory bandwidth [GB/s], area [mm²], price [$/h], and its rate by each."""
     return [
         {

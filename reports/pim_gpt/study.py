@@ -114,7 +114,7 @@ def flat_row(point: Point, result: Result) -> dict[str, object]:
     """One line of results.csv: nested fields joined with a dot, units at the end of every name."""
     row: dict[str, object] = {"setting": " ".join(f"{k}={v}" for k, v in point.overrides)}
     for name, value in result.as_dict().items():
-        if name in ("energy_by_cause_j", "time_by_step_s", "command_counts"):
+        if name in ("energy_by_cause_j", "energy_by_cell", "time_by_step_s", "command_counts"):
             continue  # in results.json
         if isinstance(value, dict):
             row |= {f"{name}.{inner}": each for inner, each in value.items()}

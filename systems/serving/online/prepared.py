@@ -235,7 +235,7 @@ def _named(
     """Fields of the result that are known before."""
     layers, limits = layers_of(llm, wanted.layers), plan.limits
     settled_system, outside = settled(system, lm_head)
-    asked = _limited(limits, plan.scheduler) | _rated(wanted) | outside | more
+    asked = _limited(limits, plan.scheduler) | _rated(wanted) | outside | dict(more)
     asked |= {"kv_manager": wanted.kv_manager} if limits.window or wanted.kv_manager != "by-layer" else {}
     digest = spec_digest(
         settled_system, llm, **asked, tp=wanted.tp, layers=layers, scheduler=plan.scheduler, replicas=plan.replicas,
