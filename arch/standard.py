@@ -74,14 +74,9 @@ def _timings(expression: str) -> frozenset[str]:
     return frozenset(name for _, name in _TERM.findall(expression))
 
 
-def read_timings(
-    standard: str, pim: str | None, timing: Collection[str], commands: Collection[str]
-) -> frozenset[str]:
-    """Timings of a part that one of these commands takes, or a rule between two of them; all of them if a command is
-    not one of the part's tables."""
+def read_timings(standard: str, pim: str | None, timing: Collection[str], commands: Collection[str]) -> frozenset[str]:
+    """Timings of a part that one of these commands takes, or a rule between two of them."""
     known, rules = given(join_tables(standard, pim), timing)
-    if not {c.name for c in known}.issuperset(commands):
-        return frozenset(timing)
     found = {name for c in known if c.name in commands for name in _timings(c.done)}
     for rule in rules:
         if not (set(rule.after).isdisjoint(commands) or set(rule.before).isdisjoint(commands)):

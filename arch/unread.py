@@ -1,13 +1,14 @@
 """Keys that a system's file or part has, but the system does not read: why, and what to set instead."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from pimloom.arch.command import Role, Row
 from pimloom.arch.error import UserError
 from pimloom.arch.part import Part
 from pimloom.arch.part_channel import without_pim
-from pimloom.arch.standard import read_timings
+from pimloom.arch.standard import join_tables, read_timings
 
 if TYPE_CHECKING:
     from pimloom.arch.aim import AimDevice
@@ -67,9 +68,10 @@ IDEAL = "an ideal memory has no commands; set memory=simulated, or leave it out"
 REFRESHED = ("timing.tRFC", "timing.tREFI")
 BY_BANK = ("timing.tRFCpb", "timing.tREFIpb", "timing.tRREFD", "timing.tPBR2ACT", "timing.tPBR2PBR", "current.IDD5PB")
 ASLEEP = ("timing.tCKESR", "timing.tXS", "current.IDD6")
-PIM_GPT = frozenset({"ACT", "ACTab", "MACab", "PRE", "PREab", "RDMAC", "WR", "WRAab", "WRGB"})
-OF_ATTACC = {"bank": "AB", "bg": "SB", "buffer": "PB"}  # the commands of a placement of units
-OF_DUPLEX = frozenset({"ACT", "RD", "PRE", "ALL_ACT", "ALL_RD", "ALL_PRE", "PREab", "PREpb", "REFab"})
+ROWS = frozenset({Role.ACTIVATE, Role.MULTIPLY, Role.PRECHARGE})
+OF_PIM_GPT = ROWS | {Role.LOAD, Role.RESULTS, Role.SCATTER, Role.WRITE}  # its mapper keeps K and V, and reads results
+OF_DUPLEX = ROWS | {Role.READ, Role.WRITE}
+OF_ATTACC = {"bank": "AB", "bg": "SB", "buffer": "PB"}  # a placement of units, and how its commands of rows end
 
 
 class Unread(NamedTuple):
@@ -123,14 +125,13 @@ def _roofline(system: "System") -> Iterator[Unread]:
 
 def _pim(system: "System") -> Iterator[Unread]:
     spec: PimSystem = system.spec  # type: ignore[assignment]
-    refreshed = frozenset({"REFab"}) if spec.dram.refresh else frozenset()
     if not spec.dram.refresh:
         for place in REFRESHED:
             yield Unread(f"dram.{place}", "not read with dram.refresh=false; set dram.refresh=true, or leave it out")
     if not spec.energy.interface:
         why = "not read with energy.interface=false; set energy.interface=true, or leave it out"
         yield Unread("dram.io_pj_per_bit", why)
-    yield from _timings(system.part, "dram.", PIM_GPT | refreshed)
+    yield from _timings(system.part, "dram.", _sent(system.part, OF_PIM_GPT, refreshed=spec.dram.refresh))
 
 
 def _attacc(system: "System") -> Iterator[Unread]:
@@ -140,9 +141,12 @@ def _attacc(system: "System") -> Iterator[Unread]:
         places = ("dram.", "stacks.placement", "stacks.power_limited", "stacks.area.")
         yield from (Unread(place, f"{system.name} has no stacks; {some}") for place in places)
         return
-    kind = OF_ATTACC[spec.stacks.placement]
-    sent = {f"ACT{kind}", f"MAC{kind}", "PREA" if kind == "AB" else f"PRE{kind}", "PREA", "REFab"}
-    yield from _timings(system.part, "dram.", frozenset({*sent, "WRGB", "MVSB", "MVGB", "SFM"}))
+    assert system.part is not None
+    others = tuple(end for placement, end in OF_ATTACC.items() if placement != spec.stacks.placement)
+    plain, table = (join_tables(system.part.standard, pim) for pim in (None, system.part.pim))
+    own = table.commands[len(plain.commands) :]
+    sent = {c.name for c in own if not (c.role in ROWS and c.name.endswith(others))}
+    yield from _timings(system.part, "dram.", frozenset({*sent, plain.refresh}))
 
 
 def _duplex(system: "System") -> Iterator[Unread]:
@@ -158,7 +162,8 @@ def _duplex(system: "System") -> Iterator[Unread]:
     if spec.memory == "ideal":
         yield from (Unread(place, f"not read with memory=ideal: {IDEAL}") for place in OF_COMMANDS)
     else:
-        yield from _timings(system.duplex.part, "device.part.", OF_DUPLEX)
+        part = system.duplex.part
+        yield from _timings(part, "device.part.", _sent(part, OF_DUPLEX, refreshed=True))
 
 
 def _npu_pim(system: "System") -> Iterator[Unread]:
@@ -224,6 +229,15 @@ BY_KIND: Mapping[str, Callable[["System"], Iterable[Unread]]] = {
 def _energies(below: str, why: str) -> Iterator[Unread]:
     for key in (*CURRENTS, "io_pj_per_bit", "pim_unit.mac_power_mw"):
         yield Unread(f"{below}{key}", f"not read: {why}; leave it out")
+
+
+def _sent(part: Part | None, roles: Collection[Role], refreshed: bool) -> frozenset[str]:
+    """The commands of a part with these roles; reads and writes leave their row open."""
+    assert part is not None
+    table = join_tables(part.standard, part.pim)
+    closing = {c.name for c in table.commands if c.role in (Role.READ, Role.WRITE) and c.leaves is Row.CLOSED}
+    found = {c.name for c in table.commands if c.role in roles} - closing
+    return frozenset(found | {table.refresh} if refreshed else found)
 
 
 def _timings(part: Part | None, below: str, commands: frozenset[str]) -> Iterator[Unread]:

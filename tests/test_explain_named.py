@@ -54,6 +54,6 @@ def test_contexts_beyond_the_positions_are_one_rule_in_both_commands() -> None:
     asked = ("--model", "gpt2-medium", "--prompt", "1020", "--generate", "8", "--every", "8", "--json", "-")
     alone = json.loads(call("run", "attacc", *asked).out)
     beside = json.loads(call("compare", "attacc_gpu,pim_gpt", *asked).out)
-    assert alone["notes"] == ["the model has positions for 1,024 tokens; contexts of up to 1,027 are simulated"]
+    assert alone["notes"][0] == "the model has positions for 1,024 tokens; contexts of up to 1,027 are simulated"
     assert [bool(one["reason"]) for one in beside["systems"]] == [False, True]
     assert any("contexts of up to 1,027 are simulated" in note for note in beside["notes"])

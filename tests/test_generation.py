@@ -177,7 +177,7 @@ def test_what_cannot_be_asked_for_is_one_line(given, said):
 def test_caches_that_do_not_fit_are_refused_before_anything_is_simulated():
     with pytest.raises(UserError, match="room for keys and values of 24,514 tokens in all; lower it or"):
         generate(
-            load_system("npu_only", PHYSICAL | {"dram.channels": "1"}), load_llm("gpt2"), FEW._replace(batch=400000)
+            load_system("npu_only", PHYSICAL | {"dram.channels": "1"}), load_llm("gpt2"), FEW._replace(batch=60000)
         )
 
 

@@ -59,7 +59,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("a.trc").write_text(TRACE)
     Path("a.ini").write_text(INI)
     Path("far.trc").write_text("0x10 READ 5\n0x7000000000000000 READ 4\n")
-    Path("bad.trc").write_text("0x10 READ 5\n0x10 REED 6\n")
+    Path("bad.trc").write_text("0x10 READ 5\n0x1g READ 6\n")
     Path("folder").mkdir()
 
 
@@ -176,7 +176,7 @@ BAD = {
     ("ddr4_3200", "--pattern", "rnd"): "--pattern rnd: expected one of sequential, random,",
     ("ddr4_3200", "--pattern", "random", "--requests", "1.5"): "--requests: expected a whole number from 1 to 2^63",
     ("ddr4_3200", "none.trc"): "none.trc: no such file",
-    ("ddr4_3200", "bad.trc"): "bad.trc:2: expected 0xADDRESS READ|WRITE CYCLE, got '0x10 REED 6'",
+    ("ddr4_3200", "bad.trc"): "bad.trc:2: expected 0xADDRESS READ|WRITE CYCLE, got '0x1g READ 6'",
     (
         "ddr4_3200",
         "a.trc",

@@ -292,6 +292,7 @@ def test_a_key_that_nothing_reads_is_found(tmp_path: Path, monkeypatch: pytest.M
     ("run examples/systems/phone.yaml --set memories.dram.pim_unit.mac_power_mw=1", "units.pim.power_w; set that"),
     ("run examples/systems/phone.yaml --set memories.dram.VDD=1V", "has no currents"),
     ("run duplex --set device.logic_die_mm2=9", "an area, which run does not report"),
+    ("run duplex --set device.part.timing.tRFCpb=9nCK", "binds no command"),
 ])  # fmt: skip
 def test_keys_that_change_nothing_are_refused_by_the_command(arguments: str, said: str, tmp_path: Path) -> None:
     command, system, _, setting = arguments.split()

@@ -97,12 +97,16 @@ def test_a_name_of_nothing() -> None:
 
 def test_more_devices_are_advised_only_where_there_can_be_some() -> None:
     """A composed system without `peers`, and PIM-GPT, refuse --tp."""
-    work = ("--model", "gpt2-xl", "--prompt", "8", "--generate", "2", "--batch", "1000000")
-    for system, advised in (("examples/systems/phone.yaml", False), ("gpu_a100", True), ("npu_only", True)):
-        said = refused("run", system, *work)
+    phone, work = "examples/systems/phone.yaml", ("--prompt", "8", "--generate", "2", "--batch", "65536")
+    for system, model, advised in (
+        (phone, "gpt2-xl", False),
+        ("gpu_a100", "gpt3-7b", True),
+        ("npu_only", "gpt3-7b", True),
+    ):
+        said = refused("run", system, "--model", model, *work)
         assert said.endswith("; lower it" + " or take more devices (--tp)" * advised), said
     large = ("--model", "gpt3-175b", "--prompt", "8", "--generate", "2", "--batch", "1")
-    assert refused("run", "examples/systems/phone.yaml", *large).endswith("; take a smaller model or more memory")
+    assert refused("run", phone, *large).endswith("; take a smaller model or more memory")
     assert "; take more devices (--tp), a smaller model or more" in refused("run", "gpu_a100", *large)
 
 

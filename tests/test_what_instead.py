@@ -36,7 +36,7 @@ SWAPPED = (
         (f"{SERVED} --scheduler vidur-vllm --batch-tokens 90", "take --batch-tokens 100\n"),
         (f"{SWAPPED} 8", "10 blocks to swap out, and 8 of the host's 8 are free; take --swap 10 or more, or leave it"),
         ("serve gpu_a100 --model llama-3-70b --tp 2 --arrivals burst --requests 4", "llama-3-70b: its weights take 65"
-         ".71 GiB of a device, and gpu_a100 has 37.25 GiB, which leaves no room for keys and values; take 4 devices ("),
+         ".71 GiB of a device, and gpu_a100 has 40.00 GiB, which leaves no room for keys and values; take 4 devices ("),
         ("serve attacc --model gpt2 --arrivals burst --requests 4", "attacc has 8 GPUs, and 8 does not divide the hea"
          "ds of gpt2, 12; take one of 1, 2, 3, 4, 6, 12 (--set gpus=N)"),
         (f"{LONG} 1", "does not fit the 1,024 po"
@@ -125,7 +125,8 @@ def test_files_that_are_not_what_is_expected(tmp_path: Path) -> None:
     assert done.code == 2 and f"--data {files[1]}: no such file; expected a .npy file of numbers[n, 16]" in done.err
     np.save(tmp_path / "none.npy", np.zeros((2, 3)))
     done = call("aim", program, *files)
-    assert done.code == 2 and f"--data {files[1]}: expected a .npy file of numbers[n, 16]" in done.err
+    said = f"--data {files[1]}: its header says float64[2, 3]; expected a .npy file of numbers[n, 16]"
+    assert done.code == 2 and said in done.err
 
 
 def test_energies_that_are_bounds_are_marked() -> None:
