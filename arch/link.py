@@ -11,8 +11,8 @@ from pimloom.arch.units import ceil_div
 
 
 class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A device's link to its neighbour, or to a switch; it sends and receives at once. Links
-    that several systems have stand in `arch/fabrics/links.yaml`, and they name them."""
+    """A device's link to its neighbour, or to a switch, in both directions at the same time. Links with a name stand in
+    `arch/fabrics/links.yaml`."""
 
     MEANING: ClassVar[Mapping[str, str]] = {
         "gbps": "rate of a device's link, each way [Gb/s]",
@@ -35,21 +35,22 @@ LINKED = {
 
 
 class Layout(NamedTuple):
-    """So many domains, each of so many devices."""
+    """domains: how many; inside: devices of each."""
 
     domains: int
     inside: int
 
 
 class Fabric(NamedTuple):
-    """What joins devices: `near` up to `domain` of them, `far` the domains; each device has a link of both."""
+    """The links of each device: `near` joins the devices of a domain, at most `domain` (None: any number); `far` joins
+    domains."""
 
     near: Link
     domain: int | None = None
     far: Link | None = None
 
     def layout(self, devices: int) -> Layout:
-        """How devices stand in domains, as even as can be: of an uneven one the domains that have most count."""
+        """Domains for so many devices, as equal as possible; inside: devices of the largest domain."""
         domains = 1 if self.domain is None else ceil_div(devices, self.domain)
         return Layout(domains, ceil_div(devices, domains))
 
@@ -57,8 +58,8 @@ class Fabric(NamedTuple):
 def fabric_of(
     link: Link | None, domain: int | None, network: Link | None, devices: int, where: str
 ) -> Fabric | None:
-    """What joins so many devices; None of one. where: how an error names the system. Raises UserError if there is no
-    link, or none between the domains that it takes."""
+    """The links between so many devices; None for one device. where: name of the system in errors. Raises UserError if
+    the system has no link, or no network and more devices than a domain."""
     if devices == 1:
         return None
     if link is None:

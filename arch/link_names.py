@@ -1,4 +1,4 @@
-"""Links that systems name: their numbers stand once, in `arch/fabrics/links.yaml`."""
+"""Links by name: their numbers stand only in `arch/fabrics/links.yaml`."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -23,8 +23,8 @@ def named_links() -> Mapping[str, Mapping[str, Any]]:
 
 
 def name_links(document: Document, overrides: Mapping[str, str]) -> Mapping[str, str]:
-    """Put the values of named links where a document, or an override, names one; the overrides that are left. Raises
-    UserError."""
+    """Replace each name of a link in a document, or in an override, by the keys of that link. Returns the other
+    overrides. Raises UserError for an unknown name."""
     left, known = dict(overrides), named_links()
     for place in PLACES:
         section, _, key = place.rpartition(".")

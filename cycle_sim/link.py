@@ -1,18 +1,18 @@
-"""Messages between devices: what they take on a ring or through a switch, within a domain and between domains.
+"""Time and bytes of messages between devices: on a ring or through a switch, within a domain and between domains.
 
-A message holds its sender's link for its bits, and arrives a latency later. In a ring a device has one link to the next
-and one from the one before, and sends on what has arrived as a whole. A collective of n bytes over p devices works on p
+A message occupies its sender's link for its bits, and arrives one latency later. In a ring each device has a link to
+the next device, and forwards a message when all of it has arrived. A collective of n bytes over p devices works on p
 parts of n / p bytes: in each step every device sends one part to its neighbour. After p - 1 steps of a reduce-scatter
-each device holds one part's sum; after p - 1 of an all-gather all hold all of them. The largest part meets no wait and
-travels all steps, so its way is the time of the whole.
+each device has the sum of one part; after p - 1 steps of an all-gather all devices have all parts. The largest part
+never waits and takes all steps, so its time is that of the collective.
 
-Through a switch a device sends to every other one, message behind message on its own link: a reduce-scatter, or an
-all-gather, is one step of p - 1 parts. An all-reduce is both (two-shot), or every device sends all n bytes to all
-others (one-shot), whichever ends first: few bytes go at once, many in parts. vLLM chooses between these two
-(csrc/custom_all_reduce.cuh, by fixed sizes), NCCL by what its model takes for each (src/graph/tuning.cc) [secondary].
+Through a switch a device sends to all others, one message after the other on its own link: a reduce-scatter, or an
+all-gather, is one step of p - 1 parts. An all-reduce is the faster of two: both of these (two-shot), or every device
+sends all n bytes to all others (one-shot), which is faster for few bytes. vLLM makes the same choice by fixed sizes
+(csrc/custom_all_reduce.cuh), NCCL by a model of both times (src/graph/tuning.cc) [secondary].
 
-Over domains each device works with those of the same place in other domains: parts are summed within a domain, then
-between them over the network, then gathered within.
+Over several domains: a reduce-scatter within each domain, an all-reduce over the network between devices of the same
+place, an all-gather within each domain.
 """
 
 from fractions import Fraction
@@ -23,36 +23,36 @@ from pimloom.arch.units import BITS_PER_BYTE, PS_PER_NS, ceil_div
 
 
 class Sent(NamedTuple):
-    """Time of a collective [ps], and bytes over all links within domains, and over all of the network."""
+    """A collective: its time [ps], its bytes over all links within domains, and its bytes over the network."""
 
     ps: int = 0
     near_bytes: int = 0
     far_bytes: int = 0
 
     def plus(self, other: "Sent") -> "Sent":
-        """Both, one after the other."""
+        """The sum of two collectives, one after the other."""
         return Sent(*(a + b for a, b in zip(self, other, strict=True)))
 
     @property
     def all_bytes(self) -> int:
-        """Over all links."""
+        """Bytes over all links."""
         return self.near_bytes + self.far_bytes
 
     def pj(self, fabric: Fabric) -> float:
-        """Energy on all links; a link whose energy is not known counts nothing."""
+        """Energy on all links [pJ]; a link of unknown energy counts 0."""
         far = fabric.far.pj_per_bit if fabric.far else None
         return BITS_PER_BYTE * (self.near_bytes * (fabric.near.pj_per_bit or 0) + self.far_bytes * (far or 0))
 
 
 def bits_ps(link: Link, n_bytes: int) -> int:
-    """For how long a message of `n_bytes` holds a link [ps]."""
+    """Time for which a message of `n_bytes` occupies a link [ps]."""
     bits = Fraction(n_bytes * BITS_PER_BYTE * PS_PER_NS)
     exact = bits / Fraction(link.gbps)  # 1 Gb/s is a bit in 1 ns
     return ceil_div(exact.numerator, exact.denominator)
 
 
 def send_ps(link: Link, n_bytes: int) -> int:
-    """A message of `n_bytes` from a device to its neighbour [ps]; none if it is empty."""
+    """Time of a message of `n_bytes` from a device to its neighbour [ps]; 0 if it is empty."""
     return bits_ps(link, n_bytes) + latency_ps(link) if n_bytes else 0
 
 
@@ -83,7 +83,7 @@ def all_reduce_bytes(n_bytes: int, devices: int) -> int:
 
 
 def _all_reduce(link: Link, n_bytes: int, devices: int) -> Sent:
-    """In parts, or through a switch at once if that ends first."""
+    """An all-reduce within a domain: in parts, or through a switch all at once if that is faster."""
     in_parts = reduce_scatter_ps(link, n_bytes, devices) + all_gather_ps(link, n_bytes, devices)
     found = Sent(in_parts, all_reduce_bytes(n_bytes, devices))
     if link.topology == "ring":
@@ -93,7 +93,7 @@ def _all_reduce(link: Link, n_bytes: int, devices: int) -> Sent:
 
 
 def all_reduce(fabric: Fabric, n_bytes: int, devices: int) -> Sent:
-    """Until all `devices` hold the sum of all their `n_bytes`.
+    """An all-reduce: until all `devices` have the sum of all their `n_bytes`.
 
     >>> nvlink = Link(gbps=8, latency_ns=5, pj_per_bit=1, topology="ring")  # a byte in 1 ns
     >>> all_reduce(Fabric(nvlink), 800, 4)  # 6 steps of 200 ns and 5 ns
@@ -111,7 +111,7 @@ def all_reduce(fabric: Fabric, n_bytes: int, devices: int) -> Sent:
 
 
 def all_gather(fabric: Fabric, n_bytes: int, devices: int) -> Sent:
-    """Until all `devices` hold all parts of `n_bytes`: between domains first, then within."""
+    """An all-gather: until all `devices` have all parts of `n_bytes`, first between domains, then within."""
     domains, inside = fabric.layout(devices)
     ps, near_bytes = all_gather_ps(fabric.near, n_bytes, inside), domains * (inside - 1) * n_bytes
     if domains == 1:
@@ -122,7 +122,8 @@ def all_gather(fabric: Fabric, n_bytes: int, devices: int) -> Sent:
 
 
 def all_to_all(fabric: Fabric, n_bytes: int, devices: int) -> Sent:
-    """Each device's `n_bytes` to all of them, an equal part to each; near and far links send at once."""
+    """An all-to-all: each device sends an equal part of its `n_bytes` to each device, over both links at the same time.
+    """
     domains, inside = fabric.layout(devices)
     part = ceil_div(n_bytes, devices)
     near, far = (inside - 1) * part, (devices - inside) * part

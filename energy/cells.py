@@ -1,7 +1,7 @@
-"""One ledger of energy for all systems: a figure with its source for each cell, or unknown; and who needs the least.
+"""One ledger of energy for all systems: each cell has a figure with its source, or is unknown; and the ranking of sums.
 
-A cell is a state, dynamic (for work that is done) or static (over time, whether or not something is done: standby,
-refresh, leakage), of a part. Sums are compared only over the same cells.
+A cell is a part and a state: dynamic (energy of work) or static (power over time, with or without work: standby,
+refresh, leakage). Sums are compared only over the same cells.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -23,13 +23,13 @@ Bound = Literal["estimate", "upper", "lower", "neither"]
 
 
 class EnergyCell(msgspec.Struct, frozen=True, kw_only=True):
-    """What a ledger has of a cell, or of several cells with one figure.
+    """The entry of one cell, or of several cells with one figure.
 
-    j: energy of all devices [J]; None where there is no figure of this cell alone. source: of WEAKEST, the class of its
-    source (`set`: by the user, `stated`: without a class); `none`: the system has no such part, and j is 0. where:
-    places of its file, or the module with its constants. bound: `upper` and `lower` for a figure that is at most or at
-    least so much; `neither`: the sum of both kinds. without: what a lower bound leaves out. within: keys of the figures
-    of several cells that hold this one."""
+    j: energy of all devices [J]; None: there is no figure of this cell alone. source: class of its source, one of
+    WEAKEST (`set`: by the user, `stated`: without a class); `none`: the system has no such part, and j is 0. where:
+    keys of the system's file, or the module with the constants. bound: `upper`: the true value is at most j; `lower`:
+    it is at least j; `neither`: a sum of both kinds. without: what a lower bound leaves out. within: keys of the
+    figures of several cells that include this cell."""
 
     j: float | None = None
     source: str | None = None
@@ -48,7 +48,7 @@ Cells = Mapping[str, EnergyCell]  # CELLS in their order, then figures of severa
 
 
 class Spent(NamedTuple):
-    """Energy of some causes, which is spent in these cells and cannot be told apart further."""
+    """Energy of some causes in these cells, which cannot be divided between them. Fields as in `EnergyCell`."""
 
     cells: tuple[str, ...]
     j: float
@@ -67,7 +67,8 @@ def cells_key(cells: Sequence[str]) -> str:
 
 
 def ledger_of(figures: Sequence[Spent], absent: Sequence[str] = ()) -> dict[str, EnergyCell]:
-    """All cells. absent: parts that the system does not have."""
+    """The ledger: an entry for each of CELLS, then for each figure of several cells. absent: parts that the system
+    lacks, whose cells are 0."""
     by = dict[tuple[str, ...], list[Spent]]()
     for one in figures:
         by.setdefault(one.cells, []).append(one)
@@ -91,7 +92,7 @@ WEAKEST = ("measured", "standard", "paper", "secondary", "derived", "design", "s
 
 
 def _cell(figures: Sequence[Spent]) -> EnergyCell:
-    """Several figures as one, whose source is the weakest of theirs; of bounds of both directions it has neither."""
+    """The sum of several figures, with the weakest of their sources. Bounds of both directions give `neither`."""
     bounds = {one.bound for one in figures} - {"estimate"}
     both: Bound = "neither" if bounds else "estimate"
     return EnergyCell(
@@ -113,18 +114,18 @@ def known_cells(ledger: Cells) -> tuple[str, ...]:
 
 
 def bounds_of(ledger: Cells) -> set[str]:
-    """`upper`, `lower` or both, as far as figures of the ledger are such bounds."""
+    """The directions, `upper` and `lower`, of all bounds in a ledger."""
     found = {cell.bound for cell in ledger.values()}
     return {bound for bound in ("upper", "lower") if bound in found or "neither" in found}
 
 
 def ledger_j(ledger: Cells) -> float:
-    """All energy that has a figure."""
+    """The sum of all figures [J]."""
     return fsum(cell.j for cell in ledger.values() if cell.j is not None)
 
 
 class Undecided(msgspec.Struct, frozen=True, kw_only=True):
-    """A cell that keeps a ranking open: the energy of some systems holds it, that of others does not."""
+    """A cell that prevents a ranking: it is known on some systems and unknown on others."""
 
     cell: str
     known_on: list[str]
@@ -132,8 +133,9 @@ class Undecided(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ranking(msgspec.Struct, frozen=True, kw_only=True):
-    """Who needs the least energy. least: None unless all sums have the same known cells, and no bound leaves it open.
-    undecided: the cells that differ, the largest first; alike: systems with the same known cells, thriftiest first."""
+    """Which system needs the least energy. least: its name; None unless all sums have the same known cells and no bound
+    leaves the order open. why: a sentence. undecided: cells that only some systems know, the largest first. alike:
+    groups of systems with the same known cells, in each the least energy first."""
 
     least: str | None
     why: str
@@ -142,7 +144,7 @@ class Ranking(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ranking(ledgers: Mapping[str, Cells | None]) -> Ranking:
-    """Of systems by name; None: a system without any figure of energy."""
+    """The ranking of systems by name. A ledger of None: the system has no figure of energy."""
     groups = dict[tuple[str, ...], list[str]]()
     for name, ledger in ledgers.items():
         groups.setdefault(known_cells(ledger) if ledger else (), []).append(name)
@@ -162,7 +164,7 @@ def ranking(ledgers: Mapping[str, Cells | None]) -> Ranking:
 
 
 def _undecided(ledgers: Mapping[str, Cells | None]) -> list[Undecided]:
-    """Cells that some systems know and others do not, those with the largest figures of their own first."""
+    """Cells that only some systems know, in falling order of their largest figure."""
     found = list[tuple[float, Undecided]]()
     for cell in CELLS:
         known = [name for name, ledger in ledgers.items() if ledger and ledger[cell].known]
@@ -182,7 +184,8 @@ def _named(undecided: Sequence[Undecided], ledgers: Mapping[str, Cells | None]) 
 
 
 def _within(names: Sequence[str], ledgers: Mapping[str, Cells | None]) -> tuple[str | None, str]:
-    """The first of systems with the same known cells, the thriftiest first, unless bounds leave it open; and why."""
+    """The first of systems with the same known cells, in rising order of their sums; None if bounds leave it open; and
+    why."""
     first, *others = names
     found = {name: ledgers[name] or {} for name in names}
     bounds = {name: bounds_of(ledger) for name, ledger in found.items()}
@@ -202,8 +205,8 @@ def _within(names: Sequence[str], ledgers: Mapping[str, Cells | None]) -> tuple[
 
 
 def leaves_open(first: Collection[str], other: Collection[str]) -> bool:
-    """Whether bounds of two sums, the smaller one first, leave open which is the smaller: those of opposite directions
-    always do.
+    """Whether bounds of two sums leave open which true value is smaller; the smaller sum comes first. Bounds of
+    opposite directions always do.
 
     >>> leaves_open({"lower"}, {"upper"}), leaves_open(set(), {"upper"}), leaves_open({"upper"}, set())
     (True, True, False)

@@ -1,4 +1,4 @@
-"""How many tokens a router sends to each expert: expected, drawn, or dealt as even as can be."""
+"""Tokens that a router sends to each expert: in the mean, drawn, or distributed as evenly as possible."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -15,7 +15,7 @@ TRIES = 1000  # [design] draws among which one with a given number of busy exper
 
 
 class Expectation(NamedTuple):
-    """The mean over all draws of a routing, for a closed form that prices it without drawing."""
+    """The mean over all draws of a routing, for a closed form, which does not draw."""
 
     of: Routing
 
@@ -24,17 +24,17 @@ Chosen = Routing | Expectation
 
 
 def expected(routing: Routing) -> Chosen:
-    """What a closed form takes of a routing: the mean of its draws, or what is dealt."""
+    """A routing for a closed form: the mean of its draws, or the routing itself if it does not draw."""
     return Expectation(routing) if routing.drawn else routing
 
 
 @lru_cache(maxsize=256)
 def chances(each: int, experts: int, routing: Routing) -> tuple[float, ...]:
-    """Probability of each expert to be one of the `each` that a token takes; the sum is `each`.
+    """For each expert, the probability that a token takes it; the sum is `each`, the experts that a token takes.
 
-    Tokens draw without replacement, by shares: experts arrive in an exponential race at the rate of their share, and
-    the first ones are taken (Efraimidis and Spirakis 2006). Of several taken the probability is an integral over the
-    time of arrival. Raises UserError if fewer experts have a share.
+    A token draws without replacement, by shares. Equivalent: experts arrive at exponential times with their shares as
+    rates, and the first `each` are taken (Efraimidis and Spirakis 2006). For `each` > 1 the probability is an integral
+    over the time of arrival. Raises UserError if fewer than `each` experts have a share.
 
     >>> chances(2, 8, Routing())[0], [round(p, 6) for p in chances(2, 3, Routing(counts=(2, 1, 1)))]
     (0.25, [0.833333, 0.583333, 0.583333])
@@ -64,7 +64,7 @@ def chances(each: int, experts: int, routing: Routing) -> tuple[float, ...]:
 
 
 def busy_chances(rows: int, each: int, experts: int, routing: Routing) -> list[float]:
-    """Probability of each expert to have a token of `rows` that choose independently: 1 - (1 - p)^rows.
+    """For each expert, the probability that at least one of `rows` independent tokens takes it: 1 - (1 - p)^rows.
 
     >>> fsum(busy_chances(4, 2, 8, Routing()))  # 8 (1 - (1 - 2 / 8)^4)
     5.46875
@@ -73,10 +73,10 @@ def busy_chances(rows: int, each: int, experts: int, routing: Routing) -> list[f
 
 
 def tokens_of(rows: int, each: int, experts: int, routing: Routing) -> tuple[int, ...]:
-    """Tokens of each expert in one simulated layer that stands for all like it.
+    """Tokens of each expert in one simulated layer that stands for all equal layers.
 
-    Drawn by the seed and by `rows`: a draw in which as many experts are busy as in the mean of all draws, rounded up or
-    down so that the mean over seeds is that mean. Without draws: dealt.
+    A seeded draw whose number of busy experts is the mean of all draws, rounded up or down at random, so that the mean
+    over seeds is exact. Without draws: as `dealt`.
 
     >>> [sum(n > 0 for n in tokens_of(4, 2, 8, Routing(seed=seed))) for seed in range(8)]
     [6, 6, 6, 5, 5, 6, 5, 6]
@@ -97,7 +97,7 @@ def _drawn_once(rows: int, each: int, experts: int, routing: Routing) -> tuple[i
 
 
 def even(rows: int, parts: int) -> tuple[int, ...]:
-    """Rows of each part, as even as can be, the first ones the more.
+    """Rows of each part, as equal as possible; the first parts have one more.
 
     >>> even(7, 3)
     (3, 2, 2)

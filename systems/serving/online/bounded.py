@@ -1,4 +1,4 @@
-"""Runs until prices are exact or within their limit, and by how much results may be off for what is left."""
+"""Repeat a run until prices are exact or within their limit, and bound the remaining error of its results."""
 
 from collections.abc import Callable, Sequence
 from math import isfinite
@@ -12,10 +12,10 @@ from pimloom.systems.serving.pricing.points import CHEAP
 from pimloom.systems.serving.pricing.sampling import DECODE, KINDS, MIXED, PROMPT, VERIFY, KindError, Pricing
 from pimloom.systems.serving.results.outcome import Online, Spread
 
-ROUNDS = 4  # [design] runs, of which each mends prices that were beyond the limit
-LEAST = 0.05  # [design] of a price that an error leaves
-SMALL = 0.005  # [design] of a price: an error at least as large is tried, as any may have requests meet otherwise
-MARGIN = 1.5  # [design] on what such runs show
+ROUNDS = 4  # [design] runs; after each one, prices beyond the limit are corrected
+LEAST = 0.05  # [design] smallest factor on times, however large the error
+SMALL = 0.005  # [design] smallest error that is tried: any error may move requests to another iteration
+MARGIN = 1.5  # [design] factor on the changes in such runs
 SPREADS = ("time_to_first_token_s", "time_per_output_token_s", "latency_s")
 BOUNDED = (*SPREADS, "time_s", "energy_j")
 FIGURES = ("mean", "p50", "p90", "p99", "max")
@@ -26,9 +26,9 @@ UNMEASURED = Pricing(False, 0, 0, 0.0, None, None, None, None, None, {})
 
 
 class Way(NamedTuple):
-    """run: all requests to their end; costs: interpolated prices that it uses, none: all are exact; simulated: how many
-    iterations were so far; least: iterations that there are at least; limit: of errors of prices; sampled: whether
-    errors are measured."""
+    """How to repeat a run. run: serves all requests to their end; costs: the interpolated prices that it uses, empty:
+    all are exact; simulated: number of iterations simulated so far; least: lower bound of the number of iterations;
+    limit: of errors of prices; sampled: whether errors are measured."""
 
     run: Callable[[Progress], Online]
     costs: Callable[[], Sequence[Interpolated]]
@@ -39,7 +39,7 @@ class Way(NamedTuple):
 
 
 def bounded(way: Way, progress: Progress) -> Online:
-    """A run with its pricing. Raises UserError."""
+    """The result of a run, with its `pricing`. Raises UserError."""
     if not way.costs():
         return exactly(way, way.run(progress))
     few = sum(one.few for one in way.costs())
@@ -63,17 +63,17 @@ def bounded(way: Way, progress: Progress) -> Online:
 
 
 def exactly(way: Way, found: Online) -> Online:
-    """A run that simulated each different iteration."""
+    """The result with the pricing of a run that simulated each different iteration."""
     bounds = {name: 0.0 for name in BOUNDED if getattr(found, name) is not None}
     return replace(found, pricing=replace(NOTHING, simulated=way.simulated(), limit=way.limit, bounds=bounds))
 
 
 def _silent(done: int, total: int) -> None:
-    """Tell nothing."""
+    """Progress that prints nothing."""
 
 
 def _whole(way: Way, progress: Progress) -> Online | None:
-    """A run in which each iteration is simulated; None if they are too many."""
+    """The result of a run in which each iteration is simulated; None if they are too many."""
     costs = way.costs()
     if way.least > sum(one.few for one in costs) or any(one.many for one in costs):
         return None
@@ -109,7 +109,7 @@ def _pricing(way: Way, found: Online) -> Pricing:
 
 
 def _kind_error(phases: Sequence[Phase], whole_ps: float) -> KindError | None:
-    """Of all machines, weighted by their time."""
+    """The errors of a kind over all machines, weighted by time; None if there is no such iteration."""
     if not phases:
         return None
     time_ps = sum(one.time_ps for one in phases)
@@ -131,15 +131,15 @@ def _kind_error(phases: Sequence[Phase], whole_ps: float) -> KindError | None:
 
 
 def _energy(phases: Sequence[tuple[str, Phase]], which: int) -> float:
-    """Mean (0) of the error of the energy of all iterations, or as if each was off by what a single one may be (2)."""
+    """Error of the energy of all iterations, from field `which` of each estimate: mean (0) or single (2)."""
     weights = [phase.time_ps * (phase.errors.watts or 1.0) for _, phase in phases]
     values = [phase.estimates()[1][which] for _, phase in phases]
     return sum(weight * value for weight, value in zip(weights, values, strict=True)) / sum(weights)
 
 
 def _bounds(way: Way, found: Online, phases: Sequence[tuple[str, Phase]]) -> dict[str, float]:
-    """By which shares results may be off: runs whose prices are all off by what a single one may be, up and down, and
-    decode against prompts; of energy what its own error adds."""
+    """Bounds of results, as shares: the largest changes in runs with all prices longer, all shorter, and decode and
+    prompts in opposite directions, by the bound of a single iteration; for energy also its own error."""
     bounds = {name: 0.0 for name in BOUNDED if getattr(found, name) is not None}
     singles = [0.0 if phase.simulated else max(phase.estimates()[0].single, SMALL) for _, phase in phases]
     for signs in DIRECTIONS if any(singles) else ():
@@ -158,7 +158,7 @@ def _bounds(way: Way, found: Online, phases: Sequence[tuple[str, Phase]]) -> dic
 
 
 def _apart(one: Spread | float, other: Spread | float | None) -> list[float]:
-    """How far each figure is from the other's, as a share of the smaller one."""
+    """The difference of each pair of figures, as a share of the smaller one."""
     if isinstance(one, Spread):
         return [each for name in FIGURES for each in _apart(getattr(one, name), getattr(other, name, None))]
     if not isinstance(other, float) or not isfinite(other) or min(one, other) <= 0:

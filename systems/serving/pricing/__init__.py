@@ -1,1 +1,1 @@
-"""What iterations cost on a device: each different one simulated once, or read between few that are."""
+"""Prices of iterations on a device, time and energy: simulated, or interpolated between simulated sample points."""

@@ -1,4 +1,4 @@
-"""Interpolated prices of a machine: how far they are off, by kind of phase, and what is done where that is too far."""
+"""Interpolated prices of a machine, their errors by kind of phase, and corrections where an error is too large."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,21 +22,22 @@ from pimloom.systems.serving.pricing.sampling import (
     where,
 )
 
-OF_MANY = 8  # [design] iterations that are drawn at random for each that is simulated of them
-MENDED = 8  # [design] of steps that a device simulates one by one, so many less mend a kind, and twice these all
+OF_MANY = 8  # [design] random iterations for each one that is chosen and simulated
+MENDED = 8  # [design] 1 / 8 of `few` iterations: a kind with no more is simulated whole; corrections take twice that
 NEAR = 0.25  # [design] squared distance, in doublings, below which points count nearly alike
 Point = tuple[Sequence[Piece], Cost]  # an iteration that was simulated
 
 
 class ManyError(Exception):
-    """There are more different iterations than a device simulates one by one."""
+    """A run has more different iterations than may be simulated."""
 
 
 class Phase:
-    """Iterations of a kind. size: of its sample; simulated: each of them is; errors: of the sample; settled: they hold
-    for prices as they are; met: the device runs such; own: they have sample points of their own; scale: times count so
-    much, to see what an error would do; seen, time_ps: of the last run; points, weights: simulated iterations that
-    correct prices near them, and how many each stands for; near: these."""
+    """Prices of one kind of phase. size: of its sample; simulated: all its iterations are simulated; errors: of the
+    sample; settled: `errors` are those of the present prices; met: the device runs this kind; own: it has its own
+    sample points; scale: factor on times, to try the effect of an error; seen, time_ps: iterations of the last run and
+    their time; points, weights: simulated iterations, and how many each stands for; near: the correction from `points`.
+    """
 
     def __init__(self, size: int) -> None:
         self.size, self.simulated, self.settled, self.scale = size, False, False, 1.0
@@ -48,19 +49,19 @@ class Phase:
 
     @property
     def plain(self) -> bool:
-        """Whether prices are as they are interpolated."""
+        """Whether prices are interpolated without correction."""
         return not self.simulated and not self.own and self.near is None
 
     def estimates(self) -> tuple[Estimate, Estimate]:
-        """Of time and of energy."""
+        """Estimates of the errors of time and of energy."""
         times, joules, _, weights = self.errors
         return estimate(times, weights, self.seen), estimate(joules, weights[: len(joules)], self.seen)
 
 
 class Interpolated:
-    """Prices near those of `exact`, which simulates each iteration on `device`. prices: interpolated between sample
-    points; few: different iterations that are simulated one by one before prices are interpolated at all; size: of a
-    sample of each kind. whole: all are simulated, up to `few`; many: a run has had more than these."""
+    """Prices that approximate `exact`, which simulates each iteration on `device`. prices: interpolation between sample
+    points; few: number of different iterations up to which all are simulated; size: of the sample of each kind. whole:
+    all iterations of this run are simulated; many: a run had more than `few` different ones."""
 
     def __init__(self, prices: Costs, exact: Costs, device: Exact, few: int, size: int, seed: int) -> None:
         self.prices, self.exact, self.device, self.few, self.seed = prices, exact, device, few, seed
@@ -72,24 +73,25 @@ class Interpolated:
 
     @property
     def last(self) -> Any:
-        """Of costs with drafts: what these added last."""
+        """With drafts: the cost that drafts added to the last iteration."""
         return self._used.last
 
     @property
     def decode_of(self) -> Callable[[list[int]], Cost] | None:
-        """Prices a token of each request behind so many cached, where no more than that is needed."""
+        """A function that prices one decode token per request from the cached tokens of each; None if prices are
+        corrected."""
         plain = isinstance(self.prices, Grid) and not self.whole and self.phases[DECODE].plain
         return self._decode if plain else None
 
     def begin(self, *, whole: bool, sampled: bool) -> None:
-        """A run, with interpolated prices or with all iterations simulated."""
+        """Begin a run. whole: simulate all iterations; sampled: measure errors."""
         self.whole, self._first, self._sampled = whole, self.device.steps, sampled
         if not whole:
             self._runs += 1
             self.samples.clear()
 
     def draw(self) -> Sample | None:
-        """A sample of the run that begins; None if all is simulated."""
+        """A sample for the run that begins; None if all iterations are simulated."""
         if self.whole:
             return None
         sizes = {
@@ -100,11 +102,11 @@ class Interpolated:
         return self.samples[-1]
 
     def of(self, pieces: Sequence[Piece]) -> Cost:
-        """An iteration. Raises UserError."""
+        """The price of an iteration. Raises UserError."""
         phase = self.phases[kind := kind_of(pieces)]
         if self.whole or phase.simulated:
             return self._simulate(pieces)
-        if not phase.met and kind in (MIXED, VERIFY):  # a price is never made of phases that a device does not mix
+        if not phase.met and kind in (MIXED, VERIFY):  # no price for phases that a device does not mix
             self._possible(pieces)
         phase.met = True
         cost = self._near(phase, pieces)
@@ -131,8 +133,8 @@ class Interpolated:
         return cost
 
     def _possible(self, pieces: Sequence[Piece]) -> Cost | None:
-        """An iteration, simulated; None if requests that share caches are too many for the device, and are priced all
-        the same. Raises UserError for what the device never runs."""
+        """The simulated cost of an iteration; None if requests that share caches do not fit without sharing. Raises
+        UserError for an iteration that the device never runs."""
         try:
             return self.exact.of(pieces)
         except UserError:
@@ -141,8 +143,9 @@ class Interpolated:
             return None
 
     def learn(self, limit: float, *, last: bool) -> bool:
-        """Simulate the sample of the run that has ended; whether prices are others now, as some were off by more than
-        the limit, and it must run again. last: it will not. Raises UserError."""
+        """Simulate the sample of the run that has ended, and correct the prices of kinds whose error may exceed
+        `limit`. Returns whether prices changed, so that the run must be repeated. last: change nothing. Raises
+        UserError."""
         chosen = {
             kind: spread_out([one for each in self.samples for one in each.strata[kind].kept], phase.size)
             for kind, phase in self.phases.items()
@@ -161,7 +164,7 @@ class Interpolated:
         return changed
 
     def _measure(self, phase: Phase, chosen: Sequence[Sequence[Piece]], weights: Sequence[float]) -> None:
-        """Simulate iterations, each of which stands for so many. Raises UserError."""
+        """Simulate the chosen iterations and set the errors of a kind. Raises UserError."""
         points, counts = list[Point](), list[float]()
         for pieces, weight in zip(chosen, weights, strict=True):
             if (cost := self._possible(pieces)) is not None:
@@ -173,8 +176,8 @@ class Interpolated:
         phase.weights += counts
 
     def _mend(self, phase: Phase, limit: float) -> None:
-        """Simulate all of a kind, if they are few; else correct prices near simulated ones. Each of these by the others
-        shows what that leaves."""
+        """Simulate all iterations of a kind, if they are few; else correct prices near simulated ones. The remaining
+        error is that of each simulated iteration, corrected by the others."""
         if phase.seen <= max(self.few // MENDED, phase.size):
             phase.simulated, phase.errors = True, Errors([], [], phase.errors.watts, [])
             return
@@ -191,8 +194,8 @@ class Interpolated:
 
 
 class Residuals:
-    """What interpolated prices lack at simulated iterations, as a share of their time, and between them weighted by the
-    inverse of the squared distance. points: where, priced, simulated."""
+    """Corrections of prices: the residual at each simulated iteration as a share of its time, elsewhere their mean
+    weighted by the inverse squared distance. points: place, price, simulated cost."""
 
     def __init__(self, points: Sequence[tuple[list[float], Cost, Cost]]) -> None:
         self.points = points
@@ -202,7 +205,7 @@ class Residuals:
         ]
 
     def corrected(self, at: list[float], cost: Cost, without: int = -1) -> Cost:
-        """A price as it would be; without: the number of a point that is left out."""
+        """A corrected price at a place. without: index of a point that is left out."""
         weights = [
             0.0 if i == without else 1 / (NEAR + squared(at, there)) for i, (there, *_) in enumerate(self.points)
         ]
@@ -213,10 +216,10 @@ class Residuals:
         return [max(value, 0.0) for value in found]
 
     def left_out(self) -> list[Cost]:
-        """The price of each point by all the others."""
+        """The price of each point, corrected by all other points."""
         return [self.corrected(at, priced, i) for i, (at, priced, _) in enumerate(self.points)]
 
 
 def padded(cost: Sequence[float], other: Sequence[float]) -> list[float]:
-    """As long as the other, too."""
+    """A cost with zeros up to the length of the other."""
     return [*cost, *[0.0] * (len(other) - len(cost))]

@@ -1,4 +1,4 @@
-"""How far interpolated prices are off: some iterations of each kind of phase, simulated after all."""
+"""Errors of interpolated prices, measured on a sample of iterations of each kind of phase, which are simulated."""
 
 from collections.abc import Mapping, Sequence
 from math import inf, log, log1p, log2, sqrt
@@ -15,9 +15,10 @@ KINDS = (DECODE, PROMPT, MIXED, VERIFY)  # the first three in the order of `kern
 
 
 class KindError(msgspec.Struct, frozen=True):
-    """Iterations of one kind of phase, and their share of the time of all. exact: each was simulated. Of the time and
-    of the energy of all of them: error, as the sample gives it, and error_bound: its size and what 95 % of such samples
-    are off at most, by Student; single_bound: the same of one iteration. Shares; None if nothing was sampled."""
+    """Errors of one kind of phase. iterations: how many; time_share: of the time of all iterations; exact: each was
+    simulated; sampled: how many measure the error. error, energy_error: mean error of their time and energy;
+    error_bound, energy_error_bound: 95 % bounds of these (Student's t); single_bound: 95 % bound of the time of one
+    iteration. All are shares; None if nothing was sampled."""
 
     iterations: int
     time_share: float
@@ -31,12 +32,11 @@ class KindError(msgspec.Struct, frozen=True):
 
 
 class Pricing(msgspec.Struct, frozen=True):
-    """exact: whether every different iteration was simulated; simulated: how many were, sampled ones included; sampled:
-    how many of those that were interpolated; limit: `--price-error`; holds: whether no kind's error bounds are beyond
-    it; error, energy_error: of the time and the energy of all iterations; bounds: by the name of a result, by which
-    share its figures (mean, percentiles, largest) may differ from those of a run that simulates every iteration;
-    error_bound: the largest of them; kinds: by kind of phase.
-    None if nothing was sampled."""
+    """How the iterations of a run were priced. exact: every different iteration was simulated; simulated: how many
+    were, sampled ones included; sampled: how many measure errors; limit: `--price-error`; holds: the error bounds of
+    all kinds are within it. error, energy_error: of the time and the energy of all iterations; bounds: by name of a
+    result, by which share its figures (mean, percentiles, largest) may differ from those of an exact run; error_bound:
+    the largest of `bounds`; kinds: errors by kind of phase. Errors are shares; None if nothing was sampled."""
 
     exact: bool
     simulated: int
@@ -64,8 +64,8 @@ def kind_of(pieces: Sequence[Piece]) -> str:
 
 
 class Stratum:
-    """Iterations of a kind: `size` of them, each as likely [Li, Reservoir-sampling algorithms, ACM TOMS 1994], and the
-    time of all [ps]. seen: how many there were; following: the number of the next one that is kept."""
+    """A uniform random sample of `size` iterations of a kind [Li, Reservoir-sampling algorithms, ACM TOMS 1994]. seen:
+    how many there were; time_ps: of all of them; following: the number of the next one that is kept."""
 
     def __init__(self, size: int, seed: int) -> None:
         self.size, self.random, self.seen, self.time_ps = size, Random(seed), 0, 0.0
@@ -73,13 +73,13 @@ class Stratum:
         self.following, self._least = 1 if size else NEVER, 1.0
 
     def takes(self, ps: float) -> bool:
-        """One more, of so much time: whether it is to be kept."""
+        """Count one more iteration of `ps`; returns whether to keep it."""
         self.seen += 1
         self.time_ps += ps
         return self.seen == self.following
 
     def keep(self, pieces: Sequence[Piece]) -> None:
-        """In place of one that is there, if there is no room."""
+        """Keep an iteration; if the sample is full, it replaces a random one."""
         if len(self.kept) < self.size:
             self.kept.append(tuple(pieces))
         else:
@@ -98,15 +98,15 @@ class Sample:
         self.strata = {kind: Stratum(sizes[kind], seed + i) for i, kind in enumerate(KINDS)}
 
     def see(self, pieces: Sequence[Piece], ps: float) -> None:
-        """One more iteration, of so much time."""
+        """Count one more iteration of `ps`, and keep it if the sample takes it."""
         kind = self.strata[kind_of(pieces)]
         if kind.takes(ps):
             kind.keep(pieces)
 
 
 class Errors(NamedTuple):
-    """Of sampled iterations of a kind: prices over simulated ones, less one, of times and of energies (none: there are
-    no energies); watts: their mean power, of simulated ones [J/ps]; weights: how many iterations each stands for."""
+    """Errors of sampled iterations of a kind: (price / simulated) - 1. times; joules: of energies, empty without
+    energy; watts: mean simulated power [J/ps]; weights: how many iterations each sampled one stands for."""
 
     times: list[float]
     joules: list[float]
@@ -115,7 +115,7 @@ class Errors(NamedTuple):
 
 
 def errors_of(priced: Sequence[Cost], simulated: Sequence[Cost], first_energy: int, weights: Sequence[float]) -> Errors:
-    """Of costs in the same order."""
+    """The errors of prices against simulated costs, in the same order. first_energy: index of the first energy."""
     times = [a[0] / b[0] - 1 for a, b in zip(priced, simulated, strict=True)]
     pairs = [(sum(a[first_energy:]), sum(b[first_energy:])) for a, b in zip(priced, simulated, strict=True)]
     joules = [a / b - 1 for a, b in pairs if b]
@@ -123,8 +123,8 @@ def errors_of(priced: Sequence[Cost], simulated: Sequence[Cost], first_energy: i
 
 
 def where(pieces: Sequence[Piece]) -> list[float]:
-    """Where an iteration is among others, in doublings: requests that decode, their mean and longest context; prompts,
-    their new tokens in all and of the longest, and how many tokens each of these attends to in the mean; drafts."""
+    """Coordinates of an iteration, each as log2(1 + n): requests that decode, their mean and longest context; prompts,
+    their new tokens in total and of the longest, and the mean number of tokens that these attend to; draft tokens."""
     decode = [one.cached + one.new for one in pieces if one.verify or (one.new == 1 and one.cached)]
     prompts = [one for one in pieces if not (one.verify or (one.new == 1 and one.cached))]
     rows = sum(one.new for one in prompts)
@@ -138,13 +138,13 @@ def where(pieces: Sequence[Piece]) -> list[float]:
 
 
 def squared(one: Sequence[float], other: Sequence[float]) -> float:
-    """Distance of two places, squared."""
+    """The squared distance of two places."""
     return sum((a - b) ** 2 for a, b in zip(one, other, strict=True))
 
 
 def spread_out(kept: Sequence[Sequence[Piece]], few: int) -> tuple[list[Sequence[Piece]], list[float]]:
-    """A few iterations of many, by turns the farthest from all before, so that rare ones are among them, and the next
-    that was drawn; how many each stands for."""
+    """Choose at most `few` iterations: in turn the next random one, and the one farthest from all chosen so far, so
+    that rare ones are included. Returns them, and how many iterations each stands for."""
     places = [where(pieces) for pieces in kept]
     nearest, chosen = [inf] * len(kept), list[int]()
     of = [0] * len(kept)
@@ -165,7 +165,7 @@ def spread_out(kept: Sequence[Sequence[Piece]], few: int) -> tuple[list[Sequence
 
 
 class Estimate(NamedTuple):
-    """Of errors of a sample: their mean, a bound of the mean of all, and one of a single one, 95 % each."""
+    """The weighted mean of sampled errors, and 95 % bounds of the mean of all iterations and of a single one."""
 
     mean: float
     bound: float
@@ -173,7 +173,7 @@ class Estimate(NamedTuple):
 
 
 def estimate(errors: Sequence[float], weights: Sequence[float], seen: int) -> Estimate:
-    """By Student; one alone tells no spread, and is taken as if it did. seen: of how many the sample was drawn.
+    """The estimate by Student's t. With one error its size is taken as the spread. seen: size of the population.
 
     >>> estimate([0.01, 0.01], [1.0, 1.0], 2), estimate([], [], 0)
     (Estimate(mean=0.01, bound=0.01, single=0.01), Estimate(mean=0.0, bound=0.0, single=0.0))
@@ -192,7 +192,7 @@ def estimate(errors: Sequence[float], weights: Sequence[float], seen: int) -> Es
 
 
 def t95(freedom: int) -> float:
-    """Student's quantile that 95 % lie within on both sides: a sample of few may have missed those that are far off.
+    """Two-sided 95 % quantile of Student's t distribution.
 
     >>> [round(t95(n), 2) for n in (1, 2, 7, 1000)]
     [12.71, 4.3, 2.36, 1.96]

@@ -1,4 +1,4 @@
-"""Whether requests come faster than they are completed: the trend of their number in the system."""
+"""The backlog of a run: whether the number of requests in the system grows, by the trend and its test."""
 
 from functools import cache
 from itertools import combinations
@@ -10,21 +10,21 @@ import numpy as np
 from pimloom.arch.name_units import counted
 
 PARTS = 10  # of the time in which requests arrive
-WARM_UP, END = 2, 8  # the first part that is judged, and the first behind those
-ENOUGH = 10  # requests of a run for each one that runs at the same time: else it ends while machines fill up
-LEAST_GROWTH, LEVEL = 0.01, 0.05  # of the requests that come; of the test
+WARM_UP, END = 2, 8  # the first part that is judged, and the first one after these
+ENOUGH = 10  # least requests of a run per request that runs at the same time
+LEAST_GROWTH, LEVEL = 0.01, 0.05  # share of arriving requests; significance level
 NOISE = 2.0  # standard deviations of the number of requests that come
 
 
 class Backlog(msgspec.Struct, frozen=True):
-    """Requests that have arrived and have not ended, between warm-up and end: `from_s` and `to_s`, at 20 % and 80 % of
-    the time in which requests arrive.
+    """The number of requests in the system (arrived and not ended) between `from_s` and `to_s`, 20 % and 80 % of the
+    time in which requests arrive.
 
-    first, last: requests in the system, mean over the first and the last sixth of that time; growth: the trend
-    [requests/s, Theil-Sen] by the rate of arrivals, so the share of arriving requests that is not completed; p_value:
-    one-sided, of Mann and Kendall's test that there is no rise; most_running: requests that were scheduled and had not
-    ended, at most; state: "steady"; "growing", if requests come faster than they are completed; "unclear", if the run
-    is too short to tell; "short", if it has fewer than ten requests for each of `most_running`."""
+    first, last: its mean over the first and the last sixth of that time; growth: its trend [requests/s, Theil-Sen] /
+    the rate of arrivals, so the share of arriving requests that is not completed; p_value: of the one-sided
+    Mann-Kendall test against no trend; most_running: most requests that ran at the same time; state: "steady";
+    "growing": requests arrive faster than they are completed; "short": fewer than ten requests per `most_running`;
+    "unclear": the run is too short to tell."""
 
     from_s: float
     to_s: float
@@ -37,12 +37,12 @@ class Backlog(msgspec.Struct, frozen=True):
 
     @property
     def grows(self) -> bool:
-        """Whether requests come faster than they are completed."""
+        """Whether requests arrive faster than they are completed."""
         return self.state == "growing"
 
 
 def backlog(arrival_s: np.ndarray, scheduled_s: np.ndarray, end_s: np.ndarray) -> Backlog | None:
-    """Of the times of each request, arrivals rising: it arrives, is first in an iteration, and ends. None if all
+    """The backlog from three times of each request [s]: arrival (rising), first iteration, end. None if all requests
     arrive at once."""
     start, last = float(arrival_s[0]), float(arrival_s[-1])
     if last <= start:
@@ -62,7 +62,7 @@ def backlog(arrival_s: np.ndarray, scheduled_s: np.ndarray, end_s: np.ndarray) -
 
 
 def _state(growth: float, p: float, gaps: np.ndarray) -> str:
-    """Noise: so many requests more or fewer may have come by chance."""
+    """The state of a trend. gaps: between arrivals, whose variation gives the noise of the trend."""
     if growth <= LEAST_GROWTH:
         return "steady"
     cv = float(gaps.std() / gaps.mean()) if len(gaps) and gaps.any() else 1.0
@@ -78,7 +78,7 @@ def _over(times: np.ndarray, edges: np.ndarray) -> np.ndarray:
 
 
 def most_at_once(start_s: np.ndarray, end_s: np.ndarray) -> int:
-    """How many lie between start and end at the same time, at most.
+    """The largest number of intervals, from start to end, that overlap.
 
     >>> most_at_once(np.array([0.0, 1.0, 1.5]), np.array([1.2, 2.0, 3.0]))
     2
@@ -88,8 +88,8 @@ def most_at_once(start_s: np.ndarray, end_s: np.ndarray) -> int:
 
 
 def rising(score: int, count: int) -> float:
-    """The chance that so many values in random order have a score of Mann and Kendall (pairs that rise, less those
-    that fall) of at least `score` [Kendall, Rank Correlation Methods].
+    """Probability that `count` values in random order have a Mann-Kendall score (rising pairs - falling pairs) of at
+    least `score` [Kendall, Rank Correlation Methods].
 
     >>> rising(3, 3), rising(-3, 3)
     (0.16666666666666666, 1.0)
@@ -102,7 +102,7 @@ def rising(score: int, count: int) -> float:
 
 @cache
 def _orders(count: int) -> tuple[int, ...]:
-    """How many orders have 0, 1, 2 … pairs that fall."""
+    """Numbers of orders of `count` values with 0, 1, 2 … falling pairs."""
     ways = [1]
     for n in range(2, count + 1):
         ways = [sum(ways[max(i - n + 1, 0) : i + 1]) for i in range(len(ways) + n - 1)]
@@ -110,7 +110,7 @@ def _orders(count: int) -> tuple[int, ...]:
 
 
 def completed_per_s(end_s: np.ndarray) -> float:
-    """The rate at which requests end, a straight line through the middle 60 % of them [1/s]."""
+    """The rate at which requests end [1/s], from a straight line through the middle 60 % of them."""
     ends, n = np.sort(end_s), len(end_s)
     some = ends[n // 5 : n - n // 5]
     at = some - some.mean()
@@ -129,7 +129,7 @@ def said(found: Backlog) -> str:
 
 
 def warning(found: Backlog | None, requests: int) -> list[str]:
-    """What to note of requests that have no steady state."""
+    """Notes on a run of so many requests that is not in a steady state; empty if it is."""
     if found is None or found.state == "steady":
         return []
     if found.state == "short":

@@ -43,8 +43,10 @@ WRITTEN = re.compile(f"{ONE}:{ONE}", re.ASCII)
 
 
 class Rate(msgspec.Struct, frozen=True):
-    """A rate that was tried [1/s]: how many requests came, the state and the trend of their backlog as of `Backlog`;
-    of requests between warm-up and end the shares that hold each limit and all, and percentiles [s]; energy."""
+    """A rate that was tried [1/s]. requests: how many arrived; state, growth, growth_p_value: as in `Backlog`;
+    attained: share of the requests between warm-up and end that meet all limits; ttft, tpot, latency: share that meets
+    each; percentiles [s]: of the same requests; tokens_per_s: in steady state; energy_per_token_j: of all requests [J].
+    """
 
     rate_per_s: float
     requests: int
@@ -62,11 +64,11 @@ class Rate(msgspec.Struct, frozen=True):
 
 
 class Goodput(Viewed, msgspec.Struct, frozen=True, kw_only=True):
-    """The largest rate that was tried at which the share holds and the backlog does not grow, as at all lower ones that
-    were tried; `fails_per_s`: the least above it that does not hold, None if the highest of all holds;
-    `saturation_per_s`: requests that the machine completes while others always wait, None if that is not known.
-    per_device: by devices of all replicas; per_j: requests by energy at that rate; per_usd: by the price of all
-    devices; pricing: of a run at that rate."""
+    """The result of a search for the highest rate. goodput_per_s: the largest rate tried at which `share` of the
+    requests meet the limits and the backlog is steady, at this and all lower rates tried; fails_per_s: the lowest rate
+    above it that does not hold, None if the highest holds; saturation_per_s: requests completed per second while others
+    always wait, None if not known. per_device: per device of all replicas; per_j: requests per J at that rate; per_usd:
+    requests per dollar of all devices; pricing: of a run at that rate."""
 
     rows_in: ClassVar[str | None] = "rates"
     system: str
@@ -102,16 +104,16 @@ def parse_rates(text: str) -> tuple[float, float]:
 
 
 class Stream(NamedTuple):
-    """Requests that go on coming. number: of the trace, or of those that were asked for; longer: these, so many times
-    one after the other; serve: to their end, with its progress."""
+    """Requests that can be repeated. number: of requests in one repetition; longer: returns so many repetitions in a
+    row; serve: serves requests to their end."""
 
     number: int
     longer: Callable[[int], Requests]
     serve: Callable[[Requests, Progress], Online]
 
     def times(self, requests: float, rate: float | None = None) -> int:
-        """Repetitions that have at least so many requests, whole ones between warm-up and end; as many as a run may
-        have, if those are fewer."""
+        """Number of repetitions with at least `requests` requests, and a whole number of them between warm-up and end;
+        at most as many as a run may have."""
         most = MOST_REPEATED / self.number
         if rate is not None:
             most = min(most, rate * LATEST_PS * S_PER_PS / self.number)
@@ -121,7 +123,7 @@ class Stream(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """Requests that came at a rate until they told whether their backlog grows. judged: which of them are."""
+    """A run at a rate, long enough to test the backlog. judged: the requests between warm-up and end."""
 
     rate: float
     online: Online
@@ -129,16 +131,16 @@ class Trial(NamedTuple):
 
     @property
     def backlog(self) -> Backlog:
-        """Of the run."""
+        """The backlog of the run."""
         assert self.online.backlog is not None
         return self.online.backlog
 
     def values(self, name: str) -> np.ndarray:
-        """A column of requests, of those that are judged."""
+        """A column of the judged requests."""
         return np.array(self.online.by_request[name][self.judged], float)
 
     def told(self) -> Online:
-        """The run, with shares and times of the requests that are judged."""
+        """The result of the run, with shares and times of the judged requests only."""
         online = self.online
         times = {name: spread(self.values(name)) for name in TIMES}
         latency = self.values("latency_s") / self.values("output_tokens")
@@ -153,17 +155,17 @@ class Trial(NamedTuple):
         return replace(slo, **shares, all=float(self.values("slo").mean()))
 
     def holds(self, share: float) -> bool:
-        """Whether so many requests hold the limits and the backlog does not grow."""
+        """Whether this share of the judged requests meets all limits, and the backlog is steady."""
         return self.backlog.state == "steady" and self.attained >= share
 
     @property
     def attained(self) -> float:
-        """The share of judged requests that hold all limits."""
+        """The share of judged requests that meet all limits."""
         return float(self.values("slo").mean())
 
 
 def arriving(requests: Requests, option: str) -> Requests:
-    """Requests with times that can be stretched. option: that asks for it. Raises UserError."""
+    """The same requests, if their arrival times can be scaled to a rate. option: names the error. Raises UserError."""
     if requests.clients:
         raise UserError(
             f"--{option}: {counted(requests.clients, 'client')} of --arrivals closed:{requests.clients} send when "
@@ -175,7 +177,7 @@ def arriving(requests: Requests, option: str) -> Requests:
 
 
 def at_rate(requests: Requests, rate: float) -> Requests:
-    """The same requests, their times stretched: gaps vary as they did. Raises UserError."""
+    """The same requests with arrival times scaled to a rate [1/s]; relative gaps stay the same. Raises UserError."""
     stretch = (len(requests.prompt) - 1) / (requests.arrival_ps[-1] * S_PER_PS) / rate
     found = requests._replace(arrival_ps=[round(at * stretch) for at in requests.arrival_ps])
     check_span(found, f"--rate {rate:g}")
@@ -183,8 +185,8 @@ def at_rate(requests: Requests, rate: float) -> Requests:
 
 
 def steady(stream: Stream, rate: float, progress: Progress = lambda done, total: None) -> Trial:
-    """Requests at a rate, more and more until the trend of their backlog is clear, or as many as a run may have. Those
-    that arrive between warm-up and end are judged. Raises UserError."""
+    """A run at a rate [1/s], repeated with more requests until the trend of the backlog is clear, or a run may have no
+    more. Requests that arrive between warm-up and end are judged. Raises UserError."""
     times, longest, running = stream.times(LEAST_REPEATED, rate), 0, list[int]()
     while True:
         online = stream.serve(at_rate(stream.longer(times), rate), progress)
@@ -205,13 +207,13 @@ def steady(stream: Stream, rate: float, progress: Progress = lambda done, total:
 
 
 def _fills(running: Sequence[int]) -> bool:
-    """Whether runs of twice as many requests or more have 1.5 times as many of them running, three times."""
+    """Whether `most_running` grew more than 1.5-fold in each of the last two, longer runs."""
     return len(running) > 2 and all(many > 1.5 * few for few, many in pairwise(running[-3:]))
 
 
 def saturation(stream: Stream, progress: Progress = lambda done, total: None) -> float | None:
-    """Requests that are completed in a second while others always wait: all come at once, more and more of them until
-    the rate stays within 2 %; None if a run cannot have so many. Raises UserError."""
+    """Requests completed per second while others always wait. All arrive at once, and their number grows until the rate
+    changes by less than 2 %; None if a run cannot have so many. Raises UserError."""
     times, before = stream.times(LEAST_REPEATED), 0.0
     while True:
         requests = stream.longer(times)
@@ -226,8 +228,8 @@ def saturation(stream: Stream, progress: Progress = lambda done, total: None) ->
 
 
 def find(stream: Stream, rates: tuple[float, float], share: float, devices: int, progress: Progress) -> Goodput:
-    """Rates above those that the machine completes when requests always wait are not tried: they do not hold. Raises
-    UserError if the lowest rate does not hold."""
+    """The highest rate between `rates` that holds, by bisection. Rates above saturation are not tried. Raises UserError
+    if the lowest rate does not hold."""
     low, high = rates
     tried, told = dict[float, Trial](), _Searched(progress, 3 + ceil(log2(max((high - low) / (PRECISION * low), 2))))
 
