@@ -1,4 +1,4 @@
-"""Private folders of what is made once: machine code and tools are loaded from them, so nobody else may write there."""
+"""Private cache folders. Machine code and tools are loaded from them, so only the user may write there."""
 
 import os
 import sys
@@ -18,8 +18,8 @@ REMEDY = "set PIMLOOM_CACHE to a private folder"
 
 def cache_folder(room: str) -> Path:
     """The folder of one kind of results (`kernels`, `proofs`), mode 700, below the first of $PIMLOOM_CACHE,
-    $XDG_CACHE_HOME/pimloom and ~/.cache/pimloom that nobody else can write; else below a temporary folder, which ends
-    with the process.
+    $XDG_CACHE_HOME/pimloom and ~/.cache/pimloom that nobody else can write; else below a temporary folder, which is
+    removed when the process ends.
 
     A line on stderr says why another folder than the first is used; processes that this one starts use it, too. Raises
     UserError if $PIMLOOM_CACHE, or the temporary folder, cannot be made.
@@ -35,8 +35,8 @@ def cache_folder(room: str) -> Path:
 
 
 def private_folder(room: str) -> Path | None:
-    """As `cache_folder`, without a word: None if there is no private folder, or it cannot be made. A process looks once
-    in an environment."""
+    """As `cache_folder`, without messages; None if there is no private folder, or it cannot be made. Cached for each
+    environment of a process."""
     return _private(room, *map(os.environ.get, ("PIMLOOM_CACHE", "XDG_CACHE_HOME", "HOME")))
 
 
@@ -48,7 +48,7 @@ def _private(room: str, *_: str | None) -> Path | None:
 
 
 def _first(room: str) -> tuple[Path | None, list[str]]:
-    """The first folder that is safe, and why those before it are not."""
+    """The first private folder, and why earlier ones are not private."""
     refused = list[str]()
     for name, base in _bases():
         try:
@@ -63,7 +63,7 @@ def _first(room: str) -> tuple[Path | None, list[str]]:
 
 
 def _bases() -> Iterator[tuple[str, Path]]:
-    """What the environment names; the base directory specification of XDG ignores relative paths."""
+    """The folders that the environment names. Relative paths are ignored, as in the XDG specification."""
     if own := os.environ.get("PIMLOOM_CACHE"):
         yield "PIMLOOM_CACHE", Path(own)
     if xdg := os.environ.get("XDG_CACHE_HOME"):
@@ -73,11 +73,11 @@ def _bases() -> Iterator[tuple[str, Path]]:
 
 
 class _Unsafe(Exception):
-    """Why others can put files into a folder."""
+    """Others can put files into a folder; the message says why."""
 
 
 def _made(base: Path, room: str) -> Path:
-    """A folder in `base`, both made if missing, and safe. Raises _Unsafe, OSError."""
+    """A private folder in `base`; both are made if missing. Raises _Unsafe, OSError."""
     if not base.is_absolute():
         raise _Unsafe(f"{base} is a relative path")
     _make(base)
@@ -89,8 +89,8 @@ def _made(base: Path, room: str) -> Path:
 
 
 def _make(folder: Path) -> None:
-    """Make a folder, and those above it, private. Raises _Unsafe unless it is ours and only we can write it, and only
-    we or the system can replace a folder or link on the way to it."""
+    """Make a private folder, and its parents. Raises _Unsafe unless it belongs to the user, only the user can write to
+    it, and only the user or the system can replace a folder or link on its path."""
     for path in (*reversed(folder.parents), folder):
         with suppress(FileExistsError):
             if not os.path.lexists(path):
@@ -117,7 +117,7 @@ def _check_mode(path: Path, mode: int, writers: int) -> None:
 
 
 def _way(folder: Path) -> list[Path]:
-    """All folders and links that a path leads through, from the root to the folder itself."""
+    """All folders and links on a path, from the root to the folder itself."""
     found, at, rest, links = [Path("/")], Path("/"), [*reversed(folder.parts[1:])], 0
     while rest:
         step = rest.pop()
@@ -135,7 +135,7 @@ def _way(folder: Path) -> list[Path]:
 
 
 def _is_own_group(found: os.stat_result) -> bool:
-    """Whether a folder's group may write and has no member but us, as where each user has one."""
+    """Whether a folder is writable for its group, whose only member is the user."""
     if not found.st_mode & S_IWGRP:
         return False
     import grp
@@ -148,7 +148,7 @@ def _is_own_group(found: os.stat_result) -> bool:
 
 
 def _temporary() -> Path:
-    """A new private folder, which goes when this process ends."""
+    """A new private folder, which is removed when this process ends."""
     import atexit
     import shutil
     import tempfile

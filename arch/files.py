@@ -1,4 +1,4 @@
-"""Files appear whole or not at all, in the folder that was asked for; those of one command appear together."""
+"""Output files appear complete or not at all, and all files of one command appear at the same time."""
 
 import csv
 import errno
@@ -22,7 +22,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class _Outputs:
-    """What one command has written beside its places, and the folders that it has made."""
+    """The files that one command has written under temporary names, and the folders that it has made."""
 
     def __init__(self) -> None:
         self.files: list[tuple[Path, Path]] = []  # written, place
@@ -30,7 +30,7 @@ class _Outputs:
         self.process = os.getpid()
 
     def appear(self) -> None:
-        """All files take their places, or none does; no interrupt comes in between. Raises UserError."""
+        """Rename all files to their places, or none; interrupts are delayed until the end. Raises UserError."""
         many = len(self.files) > 1
         old = [(place, _beside(place)) for _, place in self.files if many and place.exists()]
         replaced: list[Path] = []
@@ -55,7 +55,7 @@ class _Outputs:
             self.files, self.folders = [], []
 
     def drop(self) -> None:
-        """What has not appeared goes, and the folders in which nothing is."""
+        """Remove files that are not renamed, and new folders that are empty."""
         for written, _ in self.files:
             with suppress(OSError):
                 written.unlink()
@@ -69,9 +69,10 @@ _outputs: ContextVar[_Outputs | None] = ContextVar("outputs", default=None)
 
 @contextmanager
 def together() -> Iterator[None]:
-    """Files that are written within appear together in the end; if it fails none does, and new empty folders go.
+    """Files written in this context appear at its end, all at once; if it fails, none appears, and new empty folders
+    are removed.
 
-    Inside another one it is part of that. A gate that does not hold, or a reader of stdout that ends, is no failure.
+    Nested contexts belong to the outer one. GateError, or a reader of stdout that ends, does not count as a failure.
     """
     if _own_outputs():
         yield
@@ -92,19 +93,19 @@ def together() -> Iterator[None]:
 
 
 def appear() -> None:
-    """Let what is written so far appear now: the rest of the command only prints. Raises UserError."""
+    """Let all files written so far appear now, before the command prints. Raises UserError."""
     if outputs := _own_outputs():
         outputs.appear()
 
 
 def _own_outputs() -> _Outputs | None:
-    """Those of this process: one that is forked has none."""
+    """The outputs of this process; None in a forked process."""
     outputs = _outputs.get()
     return outputs if outputs and outputs.process == os.getpid() else None
 
 
 def _name_too(place: Path, name: Path) -> None:
-    """Give a file another name."""
+    """Give a file a second name."""
     try:
         os.link(place, name)
     except OSError:  # a file system without links, or another user's file
@@ -119,7 +120,7 @@ def _beside(place: Path) -> Path:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Signals that come within are heeded behind it. In other threads than the main one none is heeded anyway."""
+    """Delay signals until the end of this context. Other threads than the main one receive none."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

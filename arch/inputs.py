@@ -1,4 +1,4 @@
-"""The files that a command reads: how they are opened, and that none of its outputs takes the place of one of them."""
+"""The files that a command reads: opens them, and records them so that no output replaces one of them."""
 
 import io
 import os
@@ -20,16 +20,16 @@ _pipes: ContextVar[dict[File, bytes] | None] = ContextVar("pipes", default=None)
 
 
 def check_path(path: str | Path) -> None:
-    """UserError unless a path is one line of printable characters: files name what is in them, in every output."""
+    """Raise UserError unless a path is one line of printable characters, because outputs print it."""
     if not str(path).isprintable():
         raise UserError(f"{one_line(path)}: expected a name of printable characters on one line; rename the file")
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[io.BufferedReader]:
-    """A file or pipe that is an input, open for reading; a line on stderr says if a pipe is waited for.
+    """Open an input file or pipe for reading. A line on stderr says if the command waits for a pipe.
 
-    Raises UserError for what cannot be opened or read; what else fails in the `with` block is not touched.
+    Raises UserError if it cannot be opened or read. Other exceptions in the `with` block pass unchanged.
     """
     check_path(path)
     try:
@@ -48,12 +48,12 @@ def opened(path: Path) -> Iterator[io.BufferedReader]:
 
 
 def _at_once(path: str, flags: int) -> int:
-    """Open without waiting for who writes to a pipe."""
+    """Open without waiting for a writer of a pipe."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _wait(path: Path, descriptor: int) -> None:
-    """Until somebody writes to a pipe that has a name."""
+    """Wait until a program writes to a named pipe."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     if not poll.poll(PATIENCE_MS):
@@ -74,7 +74,7 @@ def end() -> None:
 
 
 def once(path: Path, read: Callable[[], bytes]) -> bytes:
-    """What `read` finds at a path; of a pipe what it found there before, in the same command."""
+    """The result of `read` for a path; for a pipe the cached result of the same command."""
     pipes = _pipes.get()
     if pipes is not None and path.is_fifo():
         key = _file(os.stat(path))

@@ -1,6 +1,6 @@
-"""Bits of a checkpoint's weights: formats, the modules that have them, and what that comes to in each layer.
+"""Bits of a checkpoint's weights: formats, the modules that have them, and the mean bits of each operator.
 
-Biases, norms, embeddings and routers are as wide as the system's elements.
+Biases, norms, routers and, unless MLX quantises them, embeddings are as wide as the system's elements.
 """
 
 import re
@@ -10,20 +10,20 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-WIDE = 16.0  # bits of a matrix that stays as it is, where it is fused with one that does not [design]
+WIDE = 16.0  # bits of an unquantised matrix that is fused with a quantised one [design]
 COLUMN = -1  # a group: all weights of a column share a scale
 
 
 class Format(NamedTuple):
-    """bits: of a weight; group: weights that share `scale_bits`, of a scale and of a zero point if there is one;
-    COLUMN: those of a column; 0: so many that it does not count."""
+    """A format of weights. bits: of a weight; group: number of weights that share `scale_bits`; COLUMN: those of a
+    column; 0: so many that the scale does not count; scale_bits: of a scale, and of a zero point if there is one."""
 
     bits: int
     group: int = 0
     scale_bits: int = 16
 
     def mean(self, n_in: int) -> float:
-        """Bits of a weight with its part of the scale, in a matrix of `n_in` rows.
+        """Mean bits of a weight, scales included, in a matrix of `n_in` rows.
 
         >>> Format(4, 16, 8).mean(4096), Format(8, COLUMN, 32).mean(4096)
         (4.5, 8.0078125)
@@ -46,10 +46,11 @@ Row = tuple[tuple[str, float], ...]
 
 
 class Quantization(msgspec.Struct, frozen=True):
-    """Bits of a weight, scales included, of the matrices that are narrower than elements.
+    """Bits per weight, scales included, of matrices that are narrower than the system's elements.
 
-    rows: those of a layer, each by the name of its operator; layers: of each layer its row; lm_head, cache_bits: None:
-    as wide as elements; cache_bits: of an element of keys and values; embedding: of the table of words, None as before.
+    method: name of the method; rows: different kinds of layers, each as (operator, bits) pairs; layers: for each layer
+    the index of its row; lm_head, embedding: of these matrices; cache_bits: of an element of keys and values. None: as
+    wide as the system's elements.
     """
 
     method: str
@@ -60,13 +61,14 @@ class Quantization(msgspec.Struct, frozen=True):
     embedding: float | None = None
 
     def bits_of(self, layer: int) -> dict[str, float]:
-        """Operator -> bits of its weights in a layer."""
+        """Bits per weight of a layer, by operator."""
         return dict(self.rows[self.layers[layer]])
 
 
 class Rules(NamedTuple):
-    """Formats by patterns of modules, the first that fits holds; `kept`: modules that stay as they are; head: whether
-    the LM head is a module like others, tables: whether the table of words is, too; cache_bits: of keys and values."""
+    """What a file says. formats: formats by patterns of modules, of which the first match holds; kept: modules that are
+    not quantised; head, tables: whether the LM head and the embedding are quantised like other modules; cache_bits: of
+    keys and values, None: not quantised."""
 
     formats: "list[tuple[Patterns, Format]]"
     kept: "Patterns"
@@ -82,7 +84,7 @@ _PREFIX = re.compile(
 
 
 class Patterns:
-    """Names of modules: as they are, with `*`, or expressions."""
+    """Patterns of module names: plain names, globs with `*` or `?`, or regular expressions after `re:`."""
 
     def __init__(self, written: Iterable[str]) -> None:
         self.plain, self.others, globs = set[str](), list[re.Pattern[str]](), list[str]()
@@ -99,7 +101,7 @@ class Patterns:
             self.others.append(re.compile("|".join(globs)))
 
     def fit(self, names: Iterable[str]) -> bool:
-        """Whether one of the names, or a part of it between dots, is meant."""
+        """Whether a pattern matches one of the names, or a part of it between dots."""
         return any(any(part in self.plain for part in _parts(name)) or self._like(name) for name in names)
 
     def _like(self, name: str) -> bool:
@@ -119,7 +121,7 @@ def _parts(name: str) -> Iterator[str]:
 
 
 class Matrix(NamedTuple):
-    """A matrix of an operator: how many columns it has, as a part of all, its rows, and what its module is called."""
+    """A matrix of an operator: its columns as a share of the operator's, its rows, and the names of its module."""
 
     part: int
     n_in: int
@@ -127,7 +129,7 @@ class Matrix(NamedTuple):
 
 
 def _matrices(fields: Mapping[str, Any], layer: int) -> Iterator[tuple[str, list[Matrix]]]:
-    """Each operator of a layer that multiplies weights, but the router, with the matrices that it fuses."""
+    """Each operator of a layer that multiplies weights, except the router, with the matrices that it fuses."""
     hidden, heads, kv_heads = (fields[f] for f in ("hidden_size", "num_attention_heads", "num_key_value_heads"))
     dim = fields["head_dim"]
     value_dim = fields.get("v_head_dim") or dim
@@ -181,7 +183,7 @@ def _names(layer: int, places: tuple[str, ...], names: Iterable[str]) -> tuple[s
 
 
 def resolved(rules: Rules, method: str, fields: Mapping[str, Any]) -> Quantization:
-    """Bits of the matrices of each layer; those of elements' width are left out."""
+    """The bits of each layer's matrices. Matrices as wide as the system's elements are left out."""
     rows: dict[Row, int] = {}
     layers = list[int]()
     for layer in range(fields["num_hidden_layers"]):
@@ -200,7 +202,7 @@ def resolved(rules: Rules, method: str, fields: Mapping[str, Any]) -> Quantizati
 
 
 def _bits(rules: Rules, matrix: Matrix) -> float | None:
-    """Bits of a weight; None: as wide as elements."""
+    """Bits per weight of a matrix; None: as wide as the system's elements."""
     if rules.kept.fit(matrix.names):
         return None
     found = next((f for names, f in rules.formats if names is LINEAR or "Linear" in names.plain

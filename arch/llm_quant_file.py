@@ -1,8 +1,8 @@
-"""How a checkpoint is quantised, from `quantization_config` in its `config.json`, or from ModelOpt's
-`hf_quant_config.json` beside it.
+"""Reads how a checkpoint is quantised: `quantization_config` of its `config.json`, or ModelOpt's
+`hf_quant_config.json` in the same folder.
 
-Exceptions (`ignore`, `exclude_modules`, `modules_to_not_convert`, …) are names of modules or of what holds them, with
-`*`, or expressions after `re:`.
+Exceptions (`ignore`, `exclude_modules`, `modules_to_not_convert`, …) are names of modules or of their parents, globs
+with `*`, or regular expressions after `re:`.
 """
 
 import re
@@ -20,8 +20,8 @@ KEYS = ("quantization_config", "compression_config", "quantization")
 
 
 def quantization_of(config: Config, path: Path, fields: Mapping[str, Any]) -> Quantization | None:
-    """What a checkpoint's files say of its weights; refused in `config`: what is not known. Raises UserError for a file
-    that cannot be read."""
+    """The quantisation of a checkpoint, None: weights as wide as elements. Unknown values are added to `config.wrong`,
+    a note to `config.notes`. Raises UserError for a file that cannot be read."""
     config.read.update(KEYS)
     key = next((key for key in KEYS if config.tree.get(key) is not None), None)
     if key:
@@ -42,13 +42,13 @@ def quantization_of(config: Config, path: Path, fields: Mapping[str, Any]) -> Qu
 
 
 def _named(said: Any, place: str) -> str:
-    """The method, for a person."""
+    """The name of the method, for messages."""
     named = [str(said[key]) for key in ("quant_algo", "quant_method") if isinstance(said, dict) and said.get(key)]
     return named[0] if named else "ModelOpt" if place == BESIDE else "MLX" if "bits" in said else "compressed-tensors"
 
 
 class _Said(NamedTuple):
-    """What a file says of its quantisation, and where; a refusal stands in the config's."""
+    """The quantisation section of a file, and its place in errors, which go to the config's."""
 
     config: Config
     place: str
@@ -58,7 +58,7 @@ class _Said(NamedTuple):
         self.config.wrong.append(f"at $.{self.place}.{key}: expected {expected}, got {str(got)[:60]}")
 
     def whole(self, keys: Iterable[str], default: int, least: int, most: int = 1 << 20) -> int:
-        """The int under the first of these keys that is there."""
+        """The integer of the first of these keys that exists, or the default."""
         key = next((key for key in keys if self.tree.get(key) is not None), None)
         value = default if key is None else self.tree[key]
         if type(value) is not int or not least <= value <= most:
@@ -67,14 +67,14 @@ class _Said(NamedTuple):
         return value
 
     def mapping(self, key: str) -> dict[str, Any]:
-        """The object under a key, empty if there is none."""
+        """The object of a key, empty if there is none."""
         found = self.tree.get(key)
         if found is not None and not isinstance(found, dict):
             self.refuse(key, "an object or null", found)
         return found if isinstance(found, dict) else {}
 
     def names(self, *keys: str) -> Patterns:
-        """Names of modules under any of these keys."""
+        """Patterns of the module names under all of these keys."""
         found = list[str]()
         for key in keys:
             some = self.tree.get(key) or []
@@ -85,7 +85,7 @@ class _Said(NamedTuple):
         return self.patterns(keys[0], found)
 
     def patterns(self, key: str, names: Iterable[str]) -> Patterns:
-        """Of names that stand under a key."""
+        """Patterns of these names. key: place of an error."""
         try:
             return Patterns(names)
         except re.error as error:
@@ -124,7 +124,7 @@ def _fp8(said: _Said) -> Rules:
 
 
 def _always(one: Format) -> Callable[[_Said], Rules]:
-    """One format for all modules but exceptions."""
+    """One format for all modules except the named ones."""
     return lambda said: Rules([(LINEAR, one)], said.names("modules_to_not_convert"))
 
 

@@ -28,19 +28,19 @@ def active_parameters(llm: LlmSpec) -> int:
 
 
 def weight_bytes(llm: LlmSpec, shard: Shard = ALONE, bits: Bits = WIDE) -> int:
-    """Bytes of all weights of a device, scales of quantised ones included."""
+    """Bytes of all weights of a device, including scales of quantised weights."""
     return -int(-stored_bits(ops(llm, ONE, shard), bits.weight) // BITS_PER_BYTE)
 
 
 def stored_bits(found: Iterable[Op], element_bits: int) -> int | float:
-    """Bits of all weights that a device keeps for these operators, scales of quantised ones included."""
+    """Bits of all weights that a device stores for these operators, including scales of quantised weights."""
     return sum(op.parameters * op.times * (op.weight_bits or element_bits) for op in found)
 
 
 @lru_cache(maxsize=256)
 def matrix_bits(llm: LlmSpec, shard: Shard, layers: int | range, element_bits: int, ends: bool) -> int | float:
-    """Bits of the matrices of `layers` layers with their biases (no norms), as for `layer_need`; ends: and of all that
-    stands before and behind all layers."""
+    """Bits of the matrices of `layers` layers with their biases, without norms. ends: include embedding, last norm and
+    LM head."""
     some = layers if isinstance(layers, range) else range(layers)
     bits = 0 if not ends else stored_bits((op for op in ops(llm, ONE, shard) if not op.layers), element_bits)
     for group in equal_layers(llm, some):
@@ -70,10 +70,10 @@ def kv_bytes(llm: LlmSpec, batch: Batch, shard: Shard = ALONE, bits: Bits = WIDE
 
 
 class Windowed(NamedTuple):
-    """Layers that keep the last `tokens` tokens of a request, beside layers that keep all of them.
+    """The KV room of a model in which some layers keep only the last `tokens` tokens of a request.
 
-    Room is counted in units. A block of tokens takes `full` units in the layers that keep all, and `windowed` in those
-    with a window, as long as the window reaches it; of: units of a block in all layers of the model.
+    Room is counted in units. A block of tokens takes `full` units in the layers that keep all tokens, and `windowed`
+    units in layers with a window, while it is inside the window; of: units of a block in all layers.
     """
 
     full: int
@@ -82,7 +82,7 @@ class Windowed(NamedTuple):
     of: Fraction
 
     def most(self, size: int) -> int:
-        """Blocks of `size` tokens that a window takes: as in vLLM one more where it need not begin with a block."""
+        """Blocks of `size` tokens for a window, which can begin inside a block, as in vLLM."""
         return ceil_div(self.tokens - 1, size) + 1
 
 

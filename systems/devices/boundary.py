@@ -1,4 +1,4 @@
-"""In which cells of the one ledger of energy each system spends each of its causes, and where the figures are from."""
+"""The cells of the energy ledger for each cause of each system, and the sources of their figures."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -20,8 +20,8 @@ POWER_X_TIME = "power x time"
 
 
 class CellsOfCause(NamedTuple):
-    """Cells of a cause. of: places of the system's file with its figures, or a module with constants of class `source`.
-    without: what is left out, which makes the figure a lower bound."""
+    """The cells of a cause. of: keys of the system's file with its figures, or a module with constants of class
+    `source`. without: parts that the figure leaves out, so that it is a lower bound."""
 
     cells: tuple[str, ...]
     of: str
@@ -30,7 +30,7 @@ class CellsOfCause(NamedTuple):
 
 
 def _each(places: Mapping[str, CellsOfCause]) -> dict[str, CellsOfCause]:
-    """Of names with spaces between them, each."""
+    """The same with one entry for each of the names in a key, which are separated by spaces."""
     return {cause: place for causes, place in places.items() for cause in causes.split()}
 
 
@@ -112,7 +112,7 @@ POOL = re.compile(r"^(prefill|decode): ")
 
 
 def _of_roofline(system: System, tp: int) -> dict[str, CellsOfCause]:
-    """One figure of all that a device has but the links of its board, whose figure is a part of its power."""
+    """One figure for a whole device. The energy of links on its board is a part of it, with a figure of its own."""
     without = tuple(f"{place} (not known)" for place in unknown_links(system, tp))
     whole = DEVICE if tp == 1 else (*DEVICE, LINKS_REST)
     return {
@@ -122,7 +122,7 @@ def _of_roofline(system: System, tp: int) -> dict[str, CellsOfCause]:
 
 
 def _of_attacc(system: System, tp: int) -> dict[str, CellsOfCause]:
-    """On the buffer die, what a MAC reads crosses the TSVs; what a host that attends draws has no figure."""
+    """With units on the buffer die, MAC operands cross the TSVs. A host that computes attention has no figure."""
     spec = system.of_kind(AttAccSystem)
     found = ATTACC | ({"cells": ATTACC["dram"]} if spec.stacks.placement == "buffer" else {})
     for cause in ("multiply_add", "links") if spec.host else ():
@@ -138,8 +138,8 @@ def _of_duplex(system: System, tp: int) -> dict[str, CellsOfCause]:
 
 
 def _of_composed(system: System, tp: int) -> dict[str, CellsOfCause]:
-    """Causes are its units, memories and links. What units at the banks read is in their own power; standby and refresh
-    have no figure where a part gives no currents."""
+    """Causes are units, memories and links. The power of units at the banks includes their reads. Standby and refresh
+    have no figure if a part has no currents."""
     spec = system.of_kind(ComposedSystem)
     bare = tuple(
         f"standby of {name}"
@@ -175,8 +175,8 @@ PLACES: Mapping[str, Callable[[System, int], dict[str, CellsOfCause]]] = {
 def energy_by_cell(
     system: System, joules: Mapping[str, float], tp: int = 1, pools: Mapping[str, System] | None = None
 ) -> dict[str, EnergyCell]:
-    """The ledger of a result: its energy by cause [J] of all devices, `tp` of which share each layer, by cell. pools:
-    other systems, by the word before their causes (`prefill: mac`).
+    """The ledger of a result, from its energy by cause [J] of all devices, `tp` of which share each layer. pools: other
+    systems, by the prefix of their causes (`prefill: mac`).
 
     >>> from pimloom.arch.system import load_system
     >>> ledger = energy_by_cell(load_system("gpu_a100"), {"power x time": 2.0})
@@ -195,7 +195,7 @@ def energy_by_cell(
 
 
 def _places(system: System, tp: int, joules: Mapping[str, float]) -> dict[str, CellsOfCause]:
-    """Of all causes; at rest is what has static energy in these iterations, else all of that."""
+    """The cells of all causes. Energy at rest belongs to the static cells of these causes, or to all static cells."""
     places = BETWEEN | PLACES[system.kind](system, tp)
     there = [name for cause in joules if (name := POOL.sub("", cause)) in places]
     rest = tuple(cell for cell in REST if any(cell in places[name].cells for name in there))
@@ -211,12 +211,12 @@ def _spent(system: System, place: CellsOfCause, cause: str, j: float) -> Spent:
 
 
 def _class_of(system: System, places: Sequence[str]) -> str:
-    """The weakest class of the sources of these places."""
+    """The weakest source class of these keys."""
     return max((_source_class(system, place) for place in places), key=WEAKEST.index)
 
 
 def _source_class(system: System, place: str) -> str:
-    """Of the comment on its line: the first tag, `assumed` without one, a standard."""
+    """The source class from the comment of a key: its first tag, `assumed` without a tag, or a standard."""
     source = system.sources.get(place)
     if source is None and system.duplex is not None:
         source = system.duplex.sources.get(place.removeprefix("device."))

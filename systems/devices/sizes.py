@@ -1,4 +1,4 @@
-"""How large a system is: devices, memory bandwidth, area; and what its rate comes to for each of these."""
+"""The size of a system (devices, memory bandwidth, area), and its rate per unit of each."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,8 +20,8 @@ PROCESSORS = 2  # of a host: its file has one of them
 
 
 def memory_gb_s(system: System, tp: int) -> float:
-    """Peak rate of the data pins of all memories of all devices [GB/s], of which `tp` share each layer. What units at
-    the banks read is not limited by it.
+    """Peak rate of the data pins of all memories of all devices [GB/s]; `tp` devices share each layer. Units at the
+    banks can read faster.
 
     >>> from pimloom.arch.system import load_system
     >>> [round(memory_gb_s(load_system(name), tp)) for name, tp in (("gpu_a100", 2), ("pim_gpt", 1), ("duplex", 4))]
@@ -50,19 +50,18 @@ def memory_gb_s(system: System, tp: int) -> float:
 
 
 def _memory_gb_s(system: System, name: str, memory: Any) -> float:
-    """Of a memory of a composed system, a part on its channels or a figure."""
+    """The peak rate of a memory of a composed system [GB/s]."""
     gb_s: float = system.parts[name].peak_gb_s * memory.channels if name in system.parts else memory.gb_s
     return gb_s
 
 
 def by_size(rate: float, sizes: Mapping[str, float | None]) -> dict[str, float | None]:
-    """A rate for each unit of these sizes; None where a size is not known."""
+    """A rate per unit of each size; None if a size is not known."""
     return {name: rate / size if size else None for name, size in sizes.items()}
 
 
 def most_by_size(rates: Mapping[str, Mapping[str, float | None]], size: str) -> str | None:
-    """The system with the largest rate for a unit of this size; None unless all have one, or if the first two are
-    equal.
+    """The system with the largest rate per unit of this size; None if a rate is unknown, or the first two are equal.
 
     >>> most_by_size({"a": {"w": 1.0}, "b": {"w": 2.0}}, "w"), most_by_size({"a": {"w": 1.0}, "b": {"w": None}}, "w")
     ('b', None)
@@ -84,7 +83,7 @@ def size_text(devices: int, gb_s: float) -> str:
 
 
 def ahead(names: Sequence[str], winners: Mapping[str, str | None]) -> str:
-    """Who is the fastest for each unit of a size, in a sentence; empty for one system alone."""
+    """A sentence with the fastest system per unit of each size; empty for one system."""
     if len(names) < 2:
         return ""
     by = dict[str, list[str]]()
