@@ -62,6 +62,13 @@ def test_a_run_that_ends_while_machines_fill_up_is_short():
     assert backlog(np.zeros(5), np.zeros(5), np.arange(1.0, 6.0)) is None
 
 
+def test_an_empty_system_has_no_trend():
+    """Requests that end at once: what sums of floats differ by is no request, and never less than none."""
+    arrival = np.arange(3.0)
+    found = backlog(arrival, arrival, arrival + [0.0013166, 0.0012964, 0.0012961])
+    assert found is not None and (found.first, found.last, found.growth) == (0, 0, 0)
+
+
 def test_chances_are_those_of_all_orders():
     scores = [sum(np.sign(b - a) for i, a in enumerate(p) for b in p[i + 1 :]) for p in permutations(range(5))]
     for score in range(-10, 11, 2):

@@ -217,3 +217,9 @@ def test_a_layer_whose_next_one_is_beside_it_sends_nothing(devices: int) -> None
     assert placed(system, SMALL, 32, 1, released=False).beat_ms(cost) == pytest.approx(max(stage, cost.token_ms / 32))
     released = placed(system, SMALL, 32, 1, released=True)
     assert released.token(1).layer.link == pytest.approx(leg_ns * 1e-6)
+
+
+def test_a_token_without_its_lm_head_takes_no_time_of_the_host() -> None:
+    """What is left of a token beside its parts is rounding, and never less than nothing."""
+    found = call("run", "cent", "--model", "llama-2-7b", "--context", "64")
+    assert found.code == 0 and "-0.000" not in found.out

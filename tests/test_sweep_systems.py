@@ -110,6 +110,8 @@ def test_goodput_is_an_objective() -> None:
         assert row["error"] is None and row["goodput_rate_per_s"] == alone.goodput_per_s
         assert row["requests_per_usd"] == alone.requests_per_usd and row["spec_digest"] == alone.spec_digest
         assert row["latency_s"] is None
+        assert row["pricing_holds"] == int(alone.pricing.holds)
+        assert row["pricing_error_bound"] == alone.pricing.error_bound
     assert found[0]["goodput_rate_per_s"] <= found[1]["goodput_rate_per_s"]
 
 

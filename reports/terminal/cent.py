@@ -25,7 +25,7 @@ def show_cent(result: CentOutcome) -> None:
     step = max(len(result.points) // SHOWN, 1)
     rows = []
     for point in result.points[step - 1 :: step]:
-        other = point.token_s - point.pim_s - point.link_s - point.near_memory_s
+        other = max(point.token_s - point.pim_s - point.link_s - point.near_memory_s, 0.0)
         ms = (point.token_s, point.pim_s, point.link_s, point.near_memory_s, other, point.energy_j)
         names = [name for name, _, _ in POINTS[1:]]
         rows.append({"context": point.context} | {n: f"{v * 1e3:,.3f}" for n, v in zip(names, ms, strict=True)})

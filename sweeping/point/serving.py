@@ -20,6 +20,7 @@ from pimloom.systems.serving.online.asked import online_work, served_on
 from pimloom.systems.serving.online.prepared import Source
 from pimloom.systems.serving.options.wanted import Wanted
 from pimloom.systems.serving.pools.written import SUCH_AS, parse_pools
+from pimloom.systems.serving.pricing.sampling import Pricing
 from pimloom.systems.serving.results.goodput import Goodput, parse_rates
 from pimloom.systems.serving.results.limits import NAMES as SLO
 from pimloom.systems.serving.results.limits import parse_slo
@@ -248,7 +249,7 @@ def _goodput(wanted: Wanted, source: Source, llm: LlmSpec, trace: Requests | Non
     found = online_work(wanted, source, llm, trace).run(lambda done, total: None)
     assert isinstance(found, Goodput)
     values = {name: getattr(found, name.replace("goodput_rate", "goodput")) for name in GOODPUT}
-    return values, found.spec_digest
+    return values | _pricing(found.pricing), found.spec_digest
 
 
 def _check_pools(pools: Scalar | None, system: System, own: Own) -> None:
@@ -312,9 +313,16 @@ def _values(found: Online, rated: bool) -> dict[str, Any]:
         "requests_per_s": count / found.time_s,
         "energy_per_request_j": None if joules is None else joules / count,
         "iterations": found.iteration_count,
-        "simulated_iterations": found.pricing.simulated,
-        "pricing_error": found.pricing.error,
-        "pricing_energy_error": found.pricing.energy_error,
-        "pricing_holds": None if found.pricing.holds is None else int(found.pricing.holds),
-        "pricing_error_bound": found.pricing.error_bound,
+        **_pricing(found.pricing),
+    }
+
+
+def _pricing(found: Pricing) -> dict[str, Any]:
+    """Errors of interpolated prices, and whether they hold."""
+    return {
+        "simulated_iterations": found.simulated,
+        "pricing_error": found.error,
+        "pricing_energy_error": found.energy_error,
+        "pricing_holds": None if found.holds is None else int(found.holds),
+        "pricing_error_bound": found.error_bound,
     }

@@ -48,7 +48,10 @@ class AttAccDevice:
         if "verify" in phases:
             raise UserError(f"{self._name}: drafts to verify, and a step is of prompts or of a token each")
         if len(phases) > 1:
-            raise UserError("prompts and decode of an AttAcc system go in steps of their own; take them apart")
+            raise UserError(
+                "prompts and decode of an AttAcc system go in steps of their own; "
+                "take --scheduler vllm-v0 without --chunked"
+            )
         if phases == {"decode"}:
             step = found.decode([request.context for request in requests])
             return run_of(step, attends=attending(found.box), devices=self._tp)

@@ -13,6 +13,7 @@ PARTS = 10  # of the time in which requests arrive
 WARM_UP, END = 2, 8  # the first part that is judged, and the first one after these
 ENOUGH = 10  # least requests of a run per request that runs at the same time
 LEAST_GROWTH, LEVEL = 0.01, 0.05  # share of arriving requests; significance level
+EXACT = 9  # decimals of a mean number of requests: later digits are rounding errors
 NOISE = 2.0  # standard deviations of the number of requests that come
 
 
@@ -50,6 +51,7 @@ def backlog(arrival_s: np.ndarray, scheduled_s: np.ndarray, end_s: np.ndarray) -
     edges = np.linspace(start, last, PARTS + 1)
     ends, part = np.sort(end_s), (last - start) / PARTS
     held = np.diff(_over(arrival_s, edges) - _over(ends, edges)) / part  # mean number in each part
+    held = np.maximum(held.round(EXACT), 0.0)
     judged, at = held[WARM_UP:END], edges[[WARM_UP, END]]
     inside = arrival_s[(arrival_s >= at[0]) & (arrival_s < at[1])]
     rate = max(len(inside), 1) / (at[1] - at[0])
