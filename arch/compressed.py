@@ -1,4 +1,4 @@
-"""Bytes of a file that may be compressed (gzip, zstd), block by block in bounded memory."""
+"""Reads files that may be compressed (gzip, zstd), block by block in bounded memory."""
 
 import io
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ MOST_GROWTH, LEAST_BOMB_BYTES = 1000, GIB  # text grows 3 to 300-fold; below 1 G
 
 
 def plain_suffix(path: Path) -> str:
-    """The suffix of a file's name, without the one that tells how it is compressed.
+    """The suffix of a file's name, without the suffix of the compression.
 
     >>> plain_suffix(Path("a/requests.csv.gz")), plain_suffix(Path("b.json"))
     ('.csv', '.json')
@@ -27,7 +27,8 @@ def plain_suffix(path: Path) -> str:
 
 
 def file_size(path: str | Path) -> int:
-    """Bytes of the file as it lies there, compressed or not; 0 for a pipe. Raises UserError if it cannot be read."""
+    """The size of the file as stored, compressed or not [bytes]; 0 for a pipe. Raises UserError if it cannot be read.
+    """
     if Path(path).is_fifo():  # who writes to it waits for one reader, not for two
         return 0
     with opened(Path(path)) as file:
@@ -38,8 +39,8 @@ def file_size(path: str | Path) -> int:
 def read_blocks(path: str | Path, progress: Callable[[int], None] = lambda _: None) -> Iterator[bytes]:
     """The content, decompressed, in blocks of about 1 MiB; compression is known by suffix or by the first bytes.
 
-    progress is told how many bytes of the file as it lies there have been read. Raises UserError, also for a file that
-    grows too much, a bomb.
+    progress receives the number of stored bytes read so far. Raises UserError, also for a file that grows too much (a
+    decompression bomb).
     """
     path = Path(path)
     with opened(path) as file:
@@ -53,14 +54,14 @@ def read_blocks(path: str | Path, progress: Callable[[int], None] = lambda _: No
         for block in _gzip(path, counted) if kinds[0] == ".gz" else _zstd(path, counted):
             size += len(block)
             if size > max(LEAST_BOMB_BYTES, MOST_GROWTH * counted.total):
-                grown = f"grows more than {MOST_GROWTH:,}-fold where it is decompressed"
+                grown = f"grows more than {MOST_GROWTH:,}-fold when it is decompressed"
                 raise UserError(f"{path}: {grown}; decompress it first, if it is meant to")
             yield block
 
 
 @contextmanager
 def compressing(file: BinaryIO, suffix: str) -> Iterator[BinaryIO]:
-    """A file to write to that compresses into `file` as the suffix (`.gz`, `.zst` or another) says."""
+    """A file that compresses into `file`, by the suffix: `.gz`, `.zst`, or no compression for others."""
     if suffix == ".gz":
         import gzip
 
@@ -76,7 +77,7 @@ def compressing(file: BinaryIO, suffix: str) -> Iterator[BinaryIO]:
 
 
 class _Counted:
-    """Reads from a file and tells how much."""
+    """Reads from a file and counts the bytes."""
 
     def __init__(self, file: io.BufferedReader, progress: Callable[[int], None]) -> None:
         self.file, self.progress, self.total = file, progress, 0
@@ -102,7 +103,7 @@ def _gzip(path: Path, counted: Any) -> Iterator[bytes]:
 
 
 def _zstd(path: Path, counted: Any) -> Iterator[bytes]:
-    """A stream reader would not notice that data ends early."""
+    """Blocks of a zstd file. Raises if data ends early, which a stream reader does not notice."""
     import zstandard
 
     frame, data = None, b""

@@ -30,8 +30,8 @@ _EXPECTED = {int: f"int from 1 to {_LARGEST}", bool: "true or false", str: "text
 
 
 class Config:
-    """One config.json: reads checked values by key or by field of LlmSpec. It remembers which keys were read, what was
-    refused (`wrong`) and sentences for a person (`notes`)."""
+    """One config.json: reads checked values by key or by field of LlmSpec. read: keys that were read; wrong: refusals;
+    notes: sentences for the user."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.prefix, self.outside = path, "", set[str]()  # outside: keys above those of the prefix
@@ -58,7 +58,7 @@ class Config:
             self.fail("model_type", f"one of {supported}", nearest_type(self.tree, SIZES))
 
     def refuse(self, key: str, expected: str, remedy: str = "") -> None:
-        """A value that cannot be honoured; all of them are told together."""
+        """Add the refusal of a value; `check` raises all of them in one error."""
         value: Any = self.tree
         for step in key.split("."):
             value = value.get(step) if isinstance(value, dict) else None
@@ -66,7 +66,7 @@ class Config:
         self.wrong.append(f"at $.{prefix}{key}: expected {expected}, got {_shown(value)}{remedy}")
 
     def fail(self, key: str, expected: str, remedy: str = "") -> NoReturn:
-        """Raise UserError for a value without which nothing can follow, and all that were refused before."""
+        """Refuse a value and raise UserError at once, with all earlier refusals."""
         self.refuse(key, expected, remedy)
         self.check()
         raise AssertionError
@@ -133,7 +133,7 @@ class Config:
 
 
 def text_model(tree: dict[str, Any]) -> str | None:
-    """The key of a text model of a supported type inside a file of text and images; None: there is none."""
+    """The key of a supported text model in the file of a model of text and images; None if there is none."""
     for place in INNER:
         inner = tree.get(place)
         if isinstance(inner, dict):

@@ -28,8 +28,8 @@ ALIASES = ("half", "float", "double")  # PyTorch's other names of them
 
 
 def fields_of(path: Path) -> dict[str, Any]:
-    """All fields of LlmSpec but its name. Raises UserError: a bad file, an impossible shape, keys that would make it
-    another model than those here, all of them together."""
+    """All fields of LlmSpec except its name. Raises UserError for a bad file, an impossible shape, or keys that would
+    make it another model, all in one error."""
     config = Config(path)
     kind = config.model_type
     _check_only(config, ONLY | ONLY_OF.get(kind, {}))
@@ -85,7 +85,7 @@ def _check_dtype(config: Config) -> None:
 
 
 def _unread(config: Config, fields: dict[str, Any]) -> None:
-    """Keys that nothing has read: those that would change the model are refused, the others noted."""
+    """Check keys that are not read: those that would change the model are refused, the others noted."""
     kind = config.model_type
     fixed = {key: field for field in FIXED[kind] for key in config.keys(field)}
     inert, unknown = list[str](), list[str]()
@@ -118,9 +118,8 @@ def _unread(config: Config, fields: dict[str, Any]) -> None:
 
 
 def _meant(key: str, config: Config) -> str | None:
-    """The key for which another one may be a slip of the pen: it is missing, or one letter differs and its value.
-
-    A real key of another software is seldom as near to one that is there.
+    """The known key that `key` may be a misspelling of, or None: the known key is missing from the file, or its name
+    differs in about one letter and its value differs, too.
     """
     for known in sorted(config.read):
         if known in config.tree and config.tree[known] == config.tree[key]:

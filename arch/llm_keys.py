@@ -1,4 +1,4 @@
-"""Keys of a `config.json`: which have no effect on what is modelled, and which values make it another model."""
+"""Keys of a `config.json` that have no effect on the model here, and values that would make it another model."""
 
 from typing import Any
 
@@ -76,8 +76,7 @@ ONLY_OF: dict[str, Only] = {
     },
     "phi3": {"attention_bias": ((None, False), "no bias")},
 }
-# Keys with which other types say that they have a part more. Where a type does not read them, they may say that there
-# is none.
+# Keys with which other types switch a further part on. A type that does not read such a key allows only "off".
 Allowed = tuple[tuple[Any, ...], str]
 _NO_EXPERTS: Allowed = ((None, 0, 1, []), "no such experts here")
 _NO_LATENT: Allowed = ((None, 0), "no compressed cache here")
@@ -102,7 +101,7 @@ UNREAD: Only = {
          "partial_rotary_factor", "rotary_pct"), _NO_FACTOR,
     ),
 }  # fmt: skip
-# Another type's name of what a type has: field of LlmSpec.
+# Names that other types use for a field of LlmSpec.
 SAME = {
     "bias": "attention_bias", "qkv_bias": "attention_bias", "use_qkv_bias": "attention_bias", "mlp_bias": "ffn_bias",
     "num_experts": "num_experts", "num_local_experts": "num_experts", "n_routed_experts": "num_experts",

@@ -71,8 +71,8 @@ def _missing(tree: dict[str, Any], kind: str, fields: Iterable[str]) -> list[str
 def _fitting(name: str, tree: dict[str, Any], fields: list[str]) -> str:
     """The type whose keys fit best, '' if none does.
 
-    A key of the file that a type reads counts for it; one that only other types read counts against it, as does one
-    that is missing, and RMS norms or layer norms. Of types that fit alike a plain one is named, then one by its name.
+    A key of the file that a type reads counts for it. A key that only other types read counts against it, and so do
+    missing keys and another kind of norm. Between equal types a plain one wins, then the one with the nearest name.
     """
     reads = {kind: _reads(kind, fields) for kind in KEYS}
     there = {key for key in tree if tree[key] is not None}
@@ -88,7 +88,7 @@ def _fitting(name: str, tree: dict[str, Any], fields: list[str]) -> str:
 
 
 def _reads(kind: str, fields: list[str]) -> set[str]:
-    """The keys that a file of this type may have for its shape."""
+    """The keys that describe the shape in files of this type."""
     spelled = {**COMMON_KEYS, **KEYS[kind]}
     known = {f for f in (*fields, *DEFAULTS[kind], *KEYS[kind]) if f not in FIXED[kind]}
     return {key for f in known for key in spelled.get(f, (f,))} | set(ALSO_READ.get(kind, ()))

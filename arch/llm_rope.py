@@ -22,7 +22,7 @@ MOST = 2**31 - 1
 
 
 def scale_positions(config: Config, fields: dict[str, Any]) -> None:
-    """Replace `max_position_embeddings` in `fields` by what the scaling makes of it; unknown kinds are refused."""
+    """Replace `max_position_embeddings` in `fields` by the scaled number of positions; unknown kinds are refused."""
     if config.model_type in EXTRA_POSITIONS:
         return  # learned
     config.read.update((*PLACES, ORIGINAL))
@@ -38,7 +38,7 @@ def scale_positions(config: Config, fields: dict[str, Any]) -> None:
 
 
 def _scalings(config: Config) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each scaling with its place: one for all layers, or one for each kind of layers."""
+    """Pairs of a place and a scaling: one for all layers, or one for each kind of layers."""
     for place in PLACES:
         value = config.tree.get(place)
         if value is None:

@@ -11,10 +11,10 @@ from pimloom.reports.page import Card, Claim, ClaimLine, Column, Page, Section, 
 
 Progress = Callable[[int, int], None]
 BASES = {  # what a check is; only predictions are counted
-    "predicted": "comes out of a simulation that knows nothing of the published value",
-    "derived": "follows from inputs by arithmetic, or holds by construction",
+    "predicted": "the result of a simulation that does not use the published value",
+    "derived": "it follows from inputs by arithmetic, or holds by construction",
     "fitted": "an input, a count or a definition was chosen or solved with the published value known",
-    "echoed": "the published value is an input, or their code's constant is ours",
+    "echoed": "the published value is an input, or our constant is that of the authors",
 }
 PREDICTED = "predicted"
 Rows = Sequence[Mapping[str, object]]

@@ -20,8 +20,8 @@ def parse_settings(settings: Sequence[str], such_as: str = "npu.clock_mhz=500") 
 
 
 def settings_by_system(settings: Sequence[str], systems: Sequence[str]) -> list[list[str]]:
-    """`SYSTEM:KEY=VALUE` texts as `KEY=VALUE` of each system, which is named as it was given or by its name alone.
-    Raises UserError for one of no system, or without a name where there are several.
+    """The `KEY=VALUE` settings of each system, from `SYSTEM:KEY=VALUE` texts. SYSTEM is the path as given, or the name
+    alone. Raises UserError for an unknown system, or if the system is missing and there are several.
 
     >>> settings_by_system(["t4:power_w=60", "b.yaml:gpus=1"], ["t4", "a/b.yaml"])
     [['power_w=60'], ['gpus=1']]

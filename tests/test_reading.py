@@ -73,7 +73,7 @@ def test_a_bomb_is_refused_before_it_fills_the_memory(tmp_path, monkeypatch, pac
     monkeypatch.setattr(compressed, "LEAST_BOMB_BYTES", 30 * MIB)
     monkeypatch.setattr(compressed, "MOST_GROWTH", 100)
     read_bytes = 0
-    with pytest.raises(UserError, match=r"bomb\.\w+: grows more than 100-fold where it is decompressed; decompress it"):
+    with pytest.raises(UserError, match=r"bomb\.\w+: grows more than 100-fold when it is decompressed; decompress it"):
         for block in compressed.read_blocks(bomb):
             read_bytes += len(block)
     assert 20 * MIB < read_bytes <= 30 * MIB

@@ -13,7 +13,7 @@ SAMPLE = 4  # [design] tokens of the step that a note gives as an example
 
 
 def routing_of(system: System) -> Routing | None:
-    """The routing of a system; None of a kind that runs no models with experts."""
+    """The routing of a system; None if its kind does not run models with experts."""
     found: Routing | None = getattr(system.spec, "routing", None)
     return found
 

@@ -156,8 +156,8 @@ def traits(kind: str) -> Traits:
 
 
 def has_outside(system: System, asked: bool | None) -> bool:
-    """Whether steps hold embedding, LM head and sampling: as asked, else on no system, but PIM-GPT has its LM head by a
-    place of its file."""
+    """Whether steps include embedding, LM head and sampling: as given, else not, except that PIM-GPT has its LM head by
+    `workload.lm_head`."""
     if asked is not None:
         return asked
     return system.kind == "pim" and system.of_kind(PimSystem).workload.lm_head

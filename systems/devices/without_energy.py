@@ -56,7 +56,7 @@ def energy_note(system: System, tp: int, *, told: bool) -> str | None:
 
 
 def unknown_links(system: System, tp: int) -> list[str]:
-    """Places of links that so many devices use, and whose energy no file gives."""
+    """Keys of the energies of links that `tp` devices use and that are not known."""
     link, domain, network = (getattr(system.spec, name, None) for name in ("link", "domain", "network"))
     far = domain is not None and tp > domain
     used = {"link": link if tp > 1 else None, "network": network if far else None}

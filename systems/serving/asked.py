@@ -65,8 +65,8 @@ class Deployment(NamedTuple):
         return traits(self.system.spec.kind)
 
     def work(self, run: Callable[[Progress], Found], rows: int, notes: Callable[[], Sequence[str]]) -> Work[Found]:
-        """Work on it, whose last notes are of what is padded, of the memory's energy, and of the experts of a step with
-        so many rows."""
+        """The work, with notes on padding, on the experts of a step of `rows` tokens, and on energy that is left out.
+        """
         title, padded = f"{self.llm.name} on {self.system.name}", padded_notes(self.system, self.llm, self.tp)
         chosen = routing_notes(self.system, self.llm, rows)
         return Work(title, run, lambda: [*self.llm.notes, *notes(), *padded, *chosen, *energy_notes(self.system)])
@@ -112,8 +112,8 @@ def layers_of(llm: LlmSpec, asked: int | None) -> int:
 
 
 def load_faithful(system: str, settings: Sequence[str] | None, fidelity: str, command: str | None = "run") -> System:
-    """A system with overrides, an NPU with or without the faults of its own simulator. command: as of `load_system`.
-    Raises UserError."""
+    """A system with overrides. fidelity: whether an NPU has the deviations of its own simulator; command: as in
+    `load_system`. Raises UserError."""
     _check_one_of("--fidelity", fidelity, FIDELITIES)
     changed = parse_settings(settings or ())
     if traits(kind_named(system)).departures:
@@ -124,7 +124,7 @@ def load_faithful(system: str, settings: Sequence[str] | None, fidelity: str, co
 def load_sharing(
     system: str, settings: Sequence[str] | None, fidelity: str, tp: int | None, command: str | None = "run"
 ) -> tuple[System, int]:
-    """The same, and how many devices share each layer; tp: as asked. Raises UserError."""
+    """The same system, and the number of devices that share each layer. tp: as given. Raises UserError."""
     return on_devices(lambda more: load_faithful(system, [*(settings or ()), *more], fidelity, command), tp)
 
 
@@ -242,7 +242,7 @@ def _list_work(there: Deployment, asked: Asked, path: Path) -> Work[Served]:
 
 
 def _with_cells(found: Served, system: System, tp: int) -> Served:
-    """The same with its energy by cell of the ledger."""
+    """The same result with its energy by cell of the ledger."""
     if (joules := found.iteration_energy_by_cause_j) is None:
         return found
     return msgspec.structs.replace(found, energy_by_cell=energy_by_cell(system, joules, tp))

@@ -142,9 +142,9 @@ def compare(
     prices: Sequence[float | None] = (),
     progress: Progress = lambda done, total: None,
 ) -> Comparison:
-    """Run the workload on each system. systems: what loads each, and how many of its devices share each layer; tp: as
-    asked, None: as each system has it; prices: of a device of each system [$/h]. Raises UserError for a workload that
-    none can run; what one system cannot is its reason."""
+    """Run the workload on each system. systems: functions that load each system and the number of devices that share
+    each layer; tp: the common number, None: that of each system; prices: of a device of each system [$/h]. A system
+    that cannot run the workload has a reason instead. Raises UserError if no system can run it."""
     found, every = list[Compared](), list[Generated]()
     loaded = [load() for load in systems]  # a system that is none is an error, not a row
     alone = [system for system, _ in loaded]
@@ -176,7 +176,7 @@ def compare(
 def _comparison(
     llm: LlmSpec, systems: Sequence[System], wanted: Wanted, found: list[Compared], tp: int | None, spec_digest: str
 ) -> Comparison:
-    """Who is the first, and by what."""
+    """Which system is first, by latency, by size and by energy."""
     ran = sorted((one for one in found if one.latency_s is not None), key=lambda one: one.latency_s or 0.0)
     least = ranking({one.system: one.energy_by_cell for one in ran})
     by = first_by_size(systems, ran, least)
@@ -209,8 +209,8 @@ def _known(one: Compared) -> Sequence[str]:
 
 
 def first_by_size(systems: Sequence[System], ran: Sequence[Compared], least: Ranking) -> dict[str, str | None]:
-    """The system with most tokens/s for each unit of a size: by W who needs the least energy of a token; by area only
-    where it is of all logic."""
+    """For each size, the system with most tokens/s per unit. `w` is the system with the least energy; `mm2` is None if
+    the area of a system leaves logic out."""
     rates = {one.system: one.tokens_per_s_by_size or {} for one in ran}
     partial = any(area_note(system) for system in systems if system.name in rates)
     by = {size: None if size == "mm2" and partial else most_by_size(rates, size) for size in SIZES}

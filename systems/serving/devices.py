@@ -21,8 +21,8 @@ def tp_of(system: System, asked: int | None) -> int:
 
 
 def on_devices(load: Callable[[list[str]], System], asked: int | None) -> tuple[System, int]:
-    """A system, and how many of its devices share each layer. One device of a system whose file has several is the
-    system with one. load: what loads it with further settings. Raises UserError."""
+    """A system, and the number of its devices that share each layer. `--tp 1` of a system with several devices in its
+    file loads it with one device. load: loads the system with further settings. Raises UserError."""
     system = load([])
     tp, has = tp_of(system, asked), traits(system.kind)
     if tp == 1 < has.own_devices(system):
@@ -31,7 +31,7 @@ def on_devices(load: Callable[[list[str]], System], asked: int | None) -> tuple[
 
 
 def named_settings(system: System, said: str) -> str:
-    """An error or a reason of one of several systems: devices by `--tp`, other settings with the system's name.
+    """An error or a reason of one of several systems, with `--tp` for devices, and other settings with its name.
 
     >>> from pimloom.arch.system import load_system
     >>> duplex = load_system("duplex")

@@ -69,9 +69,9 @@ def comparison_work(
     price: str | None = None,
     **equal: int,
 ) -> Work[Comparison]:
-    """Generation on several systems. generate: None where nobody asked for it; tp: None: as each system has it;
-    settings: `SYSTEM:KEY=VALUE`; price: dollars an hour for a device, of all systems or of each; equal: what else
-    `Wanted` has. Raises UserError."""
+    """Generation on several systems. generate: tokens, None: the default; tp: None: that of each system; settings:
+    `SYSTEM:KEY=VALUE`; price: of a device [$/h], one for all systems or one for each; equal: other fields of `Wanted`.
+    Raises UserError."""
     if not systems:
         raise UserError("systems: expected names or paths, separated by commas, such as pim_gpt,npu_only")
     if twice := [name for name in systems if systems.count(name) > 1]:
@@ -90,7 +90,7 @@ def comparison_work(
 
 
 def _load(name: str, settings: Sequence[str], tp: int | None) -> tuple[System, int]:
-    """A system of a comparison, whose errors name its settings by it."""
+    """Load a system of a comparison. Its errors name settings with the system. Raises UserError."""
     try:
         return load_sharing(name, settings, "physical", tp, None)
     except UserError as error:

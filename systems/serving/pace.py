@@ -89,8 +89,8 @@ class Pace:
 
 
 def _beyond(alike: list["_Known"], total: int, end: int) -> tuple[int, int]:
-    """Two simulated totals whose line goes on to one beyond the `end` of all: this end, and the next one that is at
-    least as far from it as `total`, or else the other end."""
+    """Two simulated totals for the extrapolation to `total`, beyond `end`: the end, and the nearest simulated total
+    that is at least as far from it as `total`, or else the other end."""
     mirror = 2 * end - total
     sides = [known.beside(mirror)[total < end] for known in alike]
     there = [side for side in sides if side is not None]

@@ -108,7 +108,7 @@ def _lengths(asked: Asked) -> tuple[int, int]:
 
 
 def _interpolated(at: Sequence[int], steps: Sequence[Step], often: Sequence[float]) -> list[str]:
-    """How far off the time of decode may be, if that shows."""
+    """A note with the standard error of the decode time; empty if that is negligible."""
     note = said(error(at, [fsum(step.seconds.values()) for step in steps], often)) if at else ""
     return [note] if note else []
 

@@ -24,8 +24,8 @@ class CentPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shares(contexts: Sequence[int], released: bool) -> list[float]:
-    """Weights of the simulated contexts in the mean over all contexts from 1 on. Contexts between two simulated ones
-    lie on a line. As released, a simulated context stands for all contexts after the one before it.
+    """Weights of the simulated contexts in the mean over all contexts from 1 on. Contexts between are interpolated
+    linearly. As released, a simulated context stands for itself and all since the previous simulated one.
 
     >>> shares([1, 3], released=False), shares([2, 4, 5], released=True)
     ([0.5, 0.5], [0.4, 0.4, 0.2])

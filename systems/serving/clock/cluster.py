@@ -48,8 +48,8 @@ ROUTERS = {"round-robin": round_robin, "least-waiting": least_waiting}
 
 
 def serve(requests: Sequence[LiveRequest], replicas: Sequence[Runs], router: Router) -> None:
-    """Until nothing happens any more. requests: in the order in which they arrive. Only replicas on which something
-    happens are looked at, in their order."""
+    """Run until no event is left. requests: in order of arrival. At each tick only replicas with an event are visited,
+    in their order."""
     place, due = {id(replica): i for i, replica in enumerate(replicas)}, list[tuple[int, int]]()
     for request in requests:
         ready = set[int]()

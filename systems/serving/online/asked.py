@@ -68,7 +68,7 @@ def online_work(
 
 
 def _stream(wanted: Wanted, requests: Requests, found: Found) -> Stream:
-    """Requests over and over; arrivals that are drawn go on."""
+    """Repeats requests; drawn arrivals are continued instead."""
     arrivals = None if wanted.arrivals is None else parse_arrivals(wanted.arrivals)
 
     def longer(times: int) -> Requests:

@@ -59,8 +59,8 @@ def kv_bytes(by: Service, tp: int) -> float:
 
 
 def serve_pools(both: Both, requests: Requests, progress: Progress, tried: bool, sampled: bool) -> Online:
-    """Until all requests have ended. tried: limits that none holds are no error; sampled: whether errors of prices are
-    measured. Raises UserError."""
+    """Serve all requests to their end. tried: limits that no request meets are no error; sampled: whether errors of
+    prices are measured. Raises UserError."""
     way = way_of([both.prefill, both.decode], max(requests.output), partial(_served, both, requests, tried), sampled)
     return bounded(way, progress)
 

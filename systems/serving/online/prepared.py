@@ -183,7 +183,8 @@ def _limits(
 
 
 def _window(wanted: Wanted, llm: LlmSpec, layers: int, shares: bool) -> Windowed | None:
-    """How layers with a window keep blocks; blocks that prompts share keep all tokens. Raises UserError."""
+    """The blocks of layers with a window; None if all layers keep all tokens, as with shared blocks. Raises UserError.
+    """
     manager, own = wanted.kv_manager, Wanted._field_defaults["kv_manager"]
     if manager not in CACHE_MANAGERS:
         known = f"expected one of {', '.join(CACHE_MANAGERS)}{nearest(manager, CACHE_MANAGERS)}"
@@ -256,7 +257,7 @@ def _named(
 
 
 def _limited(limits: Limits, scheduler: str) -> dict[str, object]:
-    """What decides who is in an iteration, by name, beside the scheduler's rule."""
+    """Settings that decide which requests are in an iteration, by name."""
     left = ["branches", "window", *(() if limits.policy else ("policy", "channels"))]
     found = {name: value for name, value in limits._asdict().items() if name not in left}
     rows = limits.rows and limits.rows.there
@@ -264,7 +265,7 @@ def _limited(limits: Limits, scheduler: str) -> dict[str, object]:
 
 
 def _rated(wanted: Wanted) -> dict[str, object]:
-    """Rates at which requests go on coming, and by which law; nothing where they come once."""
+    """The rates of repeated requests and the law of their arrivals; empty if requests arrive once."""
     if wanted.rate is None:
         return {}
     of = wanted.arrivals and parse_arrivals(wanted.arrivals)

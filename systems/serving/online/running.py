@@ -66,7 +66,7 @@ class Service(NamedTuple):
     pools: Mapping[str, System] = {}
 
     def cells(self, joules: Mapping[str, float] | None) -> dict[str, EnergyCell] | None:
-        """Energy by cell of the ledger; None without energy, and with drafts, whose machine has a ledger of its own."""
+        """Energy by cell of the ledger; None without energy, or with drafts, whose machine has another ledger."""
         if joules is None or self.system is None or "drafts" in joules:
             return None
         return energy_by_cell(self.system, joules, self.named["tp"], self.pools)
@@ -95,8 +95,8 @@ def service(device: Device, requests: Requests, plan: Plan, slo: Slo | None, nam
 def serve_online(
     by: Service, requests: Requests, progress: Progress, tried: bool = False, sampled: bool = True
 ) -> Online:
-    """Until all requests have ended. tried: limits that none holds are no error; sampled: whether errors of prices are
-    measured. Raises UserError."""
+    """Serve all requests to their end. tried: limits that no request meets are no error; sampled: whether errors of
+    prices are measured. Raises UserError."""
     if _all_known(by, requests, progress):
         least = 0
     else:
@@ -105,7 +105,7 @@ def serve_online(
 
 
 def way_of(by: Sequence[Service], least: int, run: Callable[[Progress], Online], sampled: bool) -> Way:
-    """Of machines that serve together."""
+    """The run of machines that serve the same requests."""
     plan = by[0].plan
     costs = [one.costs for one in by if isinstance(one.costs, Interpolated)]
     return Way(run, lambda: costs, lambda: sum(one.exact.steps for one in by), least, plan.price_error,
@@ -134,13 +134,13 @@ def _served(by: Service, requests: Requests, progress: Progress, tried: bool) ->
 
 
 def sample_of(costs: Costs) -> Sample | None:
-    """Of interpolated prices, for the run that begins."""
+    """A sample of iterations for the run that begins; None if prices are exact."""
     return costs.draw() if isinstance(costs, Interpolated) else None
 
 
 def _all_known(by: Service, requests: Requests, progress: Progress) -> bool:
-    """On arrays that take rows in tiles, simulate ahead what a run over guesses asks for, side by side: all iterations,
-    if they are few, else sample points of the grid. Whether it is all of them."""
+    """For arrays that take rows in tiles: simulate in parallel what a run with guessed prices needs. That is all
+    iterations if they are few, else sample points of the grid. Returns whether it is all iterations."""
     costs, plan = by.costs, by.plan
     if not isinstance(costs, Interpolated) or type(costs.prices) is not Grid or costs.prices.tile == 1:
         return False

@@ -79,11 +79,11 @@ class Machine:
         return self.made[key]
 
     def costs(self) -> list[Interpolated]:
-        """Of all shares so far."""
+        """The interpolated prices of all shares so far."""
         return [one.costs for one in self.made.values() if isinstance(one.costs, Interpolated)]
 
     def simulated(self) -> int:
-        """Iterations, with all shares so far."""
+        """Number of iterations simulated for all shares so far."""
         return sum(one.exact.steps for one in self.made.values())
 
 
@@ -154,8 +154,8 @@ class Window:
 
 
 def serve_shared(machine: Machine, requests: Requests, progress: Progress, tried: bool, sampled: bool) -> Online:
-    """Until all requests have ended. tried: limits that none holds are no error; sampled: whether errors of prices are
-    measured. Raises UserError."""
+    """Serve all requests to their end. tried: limits that no request meets are no error; sampled: whether errors of
+    prices are measured. Raises UserError."""
     plan = machine.of(machine.shares.prefill).plan
     way = Way(
         partial(_served, machine, requests, tried), machine.costs, machine.simulated, max(requests.output),

@@ -45,7 +45,7 @@ class Pools(NamedTuple):
 
 
 def parse_link(text: str) -> Link:
-    """A name in arch/fabrics/links.yaml, or a rate with its latency and energy if they are to count. Raises UserError.
+    """A link from a name in arch/fabrics/links.yaml, or from a rate with optional latency and energy. Raises UserError.
 
     >>> parse_link("nvlink3"), parse_link("25Gb/s,2000ns")
     (Link(gbps=2400, latency_ns=600, pj_per_bit=1.3), Link(gbps=25.0, latency_ns=2000.0, pj_per_bit=None))

@@ -1,13 +1,12 @@
-"""Interpolated prices of iterations, between few that are simulated.
+"""Interpolated prices of iterations, between simulated sample points.
 
-Sample points of decode are (requests, mean context), whose contexts spread as those of the workload do; of prompts (new
-tokens, tokens that each attends to in the mean). Between points costs are taken as linear in both and in their product,
-which holds for weights, matrix products and attention alike. Prompts beside decode cost what their rows add to those of
-decode; a prompt that ends by itself adds what it adds to the smallest one. Arrays take rows in tiles, each as long as a
-full one but for what its rows move. A context that is longer than the longest of a point has a channel of its own to
-wait for: it adds what it adds to a request that has just begun; a second one the same where sub-batches take turns, of
-which each waits for its own longest. How far that is off is measured (see
-`interpolated`).
+Sample points of decode are (requests, mean context); their contexts are spread as those of the workload. Sample points
+of prompts are (new tokens, mean number of tokens that each attends to). Between points a cost is linear in both and in
+their product, which holds for weights, matrix products and attention. Prompts beside decode add the cost of their rows.
+The LM head of a prompt that ends adds what it adds to the smallest prompt. Arrays take rows in tiles; each tile takes
+the time of a full one, except for the data that its rows move. A context longer than the longest one of a point adds
+what it adds to a request that has just begun, because its channel is waited for. A second such context adds the same if
+sub-batches take turns. `interpolated` measures the error.
 """
 
 from collections.abc import Sequence

@@ -34,9 +34,9 @@ CHEAP = 256  # [design] steps that a device simulates one by one, from which it 
 
 
 def axes_of(tile: int, steps: int) -> Axes:
-    """tile: of arrays that take so many rows at once, 1: as many as there are; steps: different ones that the device
-    simulates one by one. Time is straight in full tiles, and in contexts that arrays hide; each of their points is a
-    layer that is simulated, so these are few. Experts that requests share bend time at each number of these."""
+    """The coordinates of sample points. tile: rows that arrays take at once, 1: any number; steps: different iterations
+    up to which a device simulates all. With tiles, points are few, as each one simulates a layer, and time is linear in
+    full tiles. Fast devices have a point at every number of requests, where shared experts change the slope of time."""
     if tile == 1:
         return FINE if steps < CHEAP else DENSE
     few = [n for n in FINE.contexts if n in (1, SHORT) or n >= BENDS]

@@ -1,7 +1,7 @@
-"""What a run will ask for: found by a run over guesses, so that it is simulated side by side, and no core waits.
+"""Predicts the sample points of a run by a run with guessed prices, so that they are simulated in parallel.
 
-A run asks for sample points when it comes to them, a few at a time. Guesses do not tell what anything costs: they only
-decide which points are simulated ahead; those that are missing are when the run comes to them.
+A run needs sample points one after the other. Guesses never become prices: they only decide which points are simulated
+ahead. Points that they miss are simulated when the run needs them.
 """
 
 from collections.abc import Sequence
