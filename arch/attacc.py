@@ -32,7 +32,7 @@ class StudyGpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class StudyHost(StudyGpu, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A processor of the host, with its links to the GPUs."""
+    """A processor of the host, and its links to the GPUs."""
 
     MEANING: ClassVar[Mapping[str, str]] = {
         **StudyGpu.MEANING,

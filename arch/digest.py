@@ -17,7 +17,7 @@ def digest(*values: Any) -> str:
 
 
 def plain(asked: Any) -> Any:
-    """Options as values of JSON, equal ones alike: whole numbers as integers, whatever they are typed as.
+    """Options as JSON values, in which equal options are equal: whole numbers are always integers.
 
     >>> plain({"link": (400.0, 0.5), "tp": 2})
     {'link': [400, 0.5], 'tp': 2}

@@ -34,8 +34,8 @@ TABLE_BYTES = 16 * MIB  # of a CSV that is no trace
 
 
 def read_text(path: Path, largest_bytes: int = LARGEST_BYTES) -> str:
-    """The text of a UTF-8 file, decompressed if it is a gzip or zstd file; UserError if there is none, or more than
-    `largest_bytes` of text, or its name has two lines."""
+    """The text of a UTF-8 file, decompressed if it is gzip or zstd. Raises UserError if it cannot be read, has more
+    than `largest_bytes` of text, or its name has several lines."""
 
     def read() -> bytes:
         blocks, size = list[bytes](), 0
@@ -117,7 +117,7 @@ class Document:
         self.shown |= piece.shown
 
     def include(self, place: str, other: "Document", section: str) -> None:
-        """Put a section of another document in place of its name, with the sources of its values."""
+        """Replace a name by the section of another document with that name, with its sources."""
         *parents, last = steps_of(place)
         parent = self.tree
         for step in parents:

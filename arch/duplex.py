@@ -51,7 +51,7 @@ class DramPim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Links(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What joins devices in a node, each to the next in a ring, and nodes."""
+    """The links between devices of a node, in a ring, and between nodes."""
 
     MEANING: ClassVar[Mapping[str, str]] = {
         "node": "between devices of a node: a name in arch/fabrics/links.yaml, or its keys",

@@ -109,7 +109,7 @@ def load_json(path: Path, largest_bytes: int = JSON_BYTES, *, finite: bool = Tru
 
 
 def _is_deeper(tree: Any, levels: int) -> bool:
-    """Whether lists and mappings lie in one another more than so often."""
+    """Whether lists and mappings are nested deeper than the limit."""
     inside = [tree]
     for _ in range(levels + 1):
         inside = [x for x in inside if x.__class__ is dict or x.__class__ is list]

@@ -122,14 +122,14 @@ class System:
 
 
 def spec_digest(system: System, model: LlmSpec, **asked: Any) -> str:
-    """Digest of everything that decides a result: system, model, and what was asked for (tokens, seeds, options), as
-    values and not as typed."""
+    """Digest of everything that decides a result: system, model and request (tokens, seeds, options), as parsed
+    values."""
     return digest(system.digest, model.decisive(), plain(asked))
 
 
 def load_system(name: str, overrides: Mapping[str, str] | None = None, command: str | None = None) -> System:
-    """Read a system by name or path, with `--set` overrides by dotted place. command: `run` or `serve`, which refuses
-    what only other commands read. Raises UserError."""
+    """Read a system by name or path, with `--set` overrides by dotted place. command: `run` or `serve`; overrides that
+    only other commands read are refused. Raises UserError."""
     sheet = read_sheet(find("systems", name))
     check_read(kind_of(sheet), overrides or {}, command)
     return resolve(sheet, overrides or {})

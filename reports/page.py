@@ -96,8 +96,8 @@ class Card(NamedTuple):
 
 
 class ClaimLine(NamedTuple):
-    """One figure of a claim: our value and the published one, as printed. basis: as of a check; what is not predicted
-    is marked and not judged."""
+    """One figure of a claim: our value and the published one, as printed. basis: as of a check; a figure that is not
+    predicted is marked and not judged."""
 
     what: str
     ours: str

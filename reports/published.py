@@ -10,7 +10,7 @@ NEAR = 0.10  # of a headline claim that has no tolerance of its own [design]
 
 @dataclass(frozen=True)
 class Published:
-    """One line of a paper.csv. basis: what a check against it is, one of `reproduction.BASES`."""
+    """One line of a paper.csv. basis: that of a check against it, one of `reproduction.BASES`."""
 
     id: str
     quantity: str

@@ -51,7 +51,7 @@ def compared(
     *,
     basis: str,
 ) -> dict[str, object]:
-    """A check of a value within a relative tolerance, which stands in the table as `said`; miss: the verdict beyond;
+    """A check of a value within a relative tolerance, printed as `said`. miss: the verdict outside the tolerance;
     basis: one of BASES."""
     off = ours / theirs - 1
     return {
@@ -83,8 +83,8 @@ def write_study(
 
 
 def passed_cards(checks: Rows, against: Callable[[Mapping[str, object]], str]) -> list[Card]:
-    """How many of the predictions with a verdict passed, a card for each of what they are against: what is derived,
-    fitted or echoed could hardly miss, and is not counted. Raises KeyError for a check without a basis."""
+    """Cards with the number of judged predictions that passed, one for each kind of reference. Derived, fitted and
+    echoed checks can hardly miss, and are not counted. Raises KeyError for a check without a basis."""
     found: dict[str, list[object]] = {}
     others = Counter(str(check["basis"]) for check in checks if check["basis"] != PREDICTED)
     for check in checks:
@@ -109,8 +109,8 @@ def against_paper(check: Mapping[str, object]) -> str:
 
 
 def claim(lines: Sequence[ClaimLine], held: Sequence[bool | None], reproduced: str, why: str) -> Claim:
-    """A headline claim, reproduced if each of its predictions is, missed if one of them is off. held: of each line,
-    None where it cannot be judged; what is not predicted is shown and not judged.
+    """A headline claim: reproduced if all its predictions are, missed if one of them is off. held: for each line
+    whether it is reproduced, None: not judged. Lines that are not predicted are shown and not judged.
 
     reproduced, why: the sentence that says why it is, or why not.
     """
@@ -120,8 +120,8 @@ def claim(lines: Sequence[ClaimLine], held: Sequence[bool | None], reproduced: s
 
 
 def reproduction_section(intro: str, checks: Rows, tolerance: str, *more: Column, note: str = "") -> Section:
-    """Our value, the published value, the deviation and the verdict. tolerance: heading of its column. Raises
-    ValueError for a check whose basis is none of BASES."""
+    """The table of checks: our value, the published value, the deviation, the verdict. tolerance: heading of its
+    column. Raises ValueError for a check whose basis is not one of BASES."""
     if without := [check["check"] for check in checks if check.get("basis") not in BASES]:
         raise ValueError(f"checks without a basis, one of {', '.join(BASES)}: {without}")
     table = TableData(

@@ -1,4 +1,4 @@
-"""The ledger of energy of several systems as rows: a cell each, with the class of its source."""
+"""The energy ledgers of several systems as a table, with a row for each cell and the class of each source."""
 
 from collections.abc import Mapping, Sequence
 from string import ascii_lowercase
@@ -22,7 +22,8 @@ SIGNS = {"upper": "≤ ", "lower": "≥ "}
 
 
 def size_rows(ran: "Sequence[Compared]") -> list[dict[str, object]]:
-    """A row for each system: devices, memory bandwidth [GB/s], area [mm²], price [$/h], and its rate by each."""
+    """A row for each system: devices, memory bandwidth [GB/s], area [mm²], price [$/h], and its rate per unit of each.
+    """
     return [
         {
             "system": one.system, "n": one.devices, "gb_s": one.memory_gb_s, "area": one.area_mm2, "usd": one.usd_per_h,
@@ -51,8 +52,8 @@ def cells_line(ledger: Mapping[str, EnergyCell]) -> str:
 
 
 def cell_rows(ledgers: Mapping[str, Mapping[str, EnergyCell]], tokens: int) -> list[dict[str, str]]:
-    """A row for each cell that some system knows, for each figure of several cells, and for the sum [mJ of a token];
-    `cell` and a column for each system."""
+    """A row for each cell that a system knows, for each figure of several cells, and for the sum [mJ per token].
+    Columns: `cell` and each system."""
     several = list(dict.fromkeys(key for ledger in ledgers.values() for key in ledger if key not in CELLS))
     letters = dict(zip(several, ascii_lowercase, strict=False))
     unknown = unknown_on_all(ledgers)
@@ -80,7 +81,7 @@ def sum_text(ledger: Mapping[str, EnergyCell], joules: float) -> str:
 
 
 def source_rows(ledgers: Mapping[str, Mapping[str, EnergyCell]]) -> list[dict[str, str | None]]:
-    """Where each figure is from."""
+    """Rows with the source of each figure."""
     return [
         {
             "system": name,

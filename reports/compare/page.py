@@ -88,7 +88,7 @@ STEPS = (
 
 
 def _cards(found: Comparison, ran: Sequence[Compared]) -> list[Card]:
-    """Who is the first, and who it is for each unit of a size; the least energy only where the ranking has one."""
+    """Cards: the fastest system, the fastest per unit of each size, and the least energy if the ranking has one."""
     by = {one.system: one for one in ran}
     if found.first not in by:
         return []
@@ -149,7 +149,7 @@ def _sizes(ran: Sequence[Compared]) -> TableData:
         *(Column(name, f"tokens/s per {said}") for name, said in SIZES.items()),
     ]  # fmt: skip
     there = [column for column in columns if any(row[column.key] is not None for row in rows)]
-    caption = "Rates of all devices together, and for each unit of a size. GB/s: of the data pins of all memories."
+    caption = "Rates of all devices together, and per unit of a size. GB/s: of the data pins of all memories."
     return TableData("Sizes", [Column("system", "system"), *there], rows, caption)
 
 

@@ -97,7 +97,7 @@ def build_page(found: Findings, checks: list[dict[str, object]]) -> Page:
 
 
 def _of_mfu(found: Findings, most: int) -> str:
-    """What the ratio holds for, and how much is left of it at fewer GPUs."""
+    """The conditions of the ratio, and the ratio at fewer GPUs."""
     fewer = [f"{found.ratio(gpus):.2f} at {gpus:,}" for gpus in found.scope.gpus if gpus == FEWER and found.ratio(gpus)]
     return "; ".join([f"{most:,} GPUs, 2,048 sequences a step, 1F1B", *fewer])
 

@@ -26,9 +26,9 @@ class Workload(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A step of all layers: time [ms], energy of a token by cell [J], memory of the system [bytes], its devices and the
-    rate of all their data pins, the kind of work that takes longest by itself and its share of the step; or the reason
-    why there is none."""
+    """A step of all layers: time [ms], energy of a token by cell [J], memory of the system [bytes], its devices, the
+    rate of all their data pins [GB/s], the kind of work that would take longest alone, and its share of the step. Or
+    the reason why there is none."""
 
     system: str
     workload: Workload

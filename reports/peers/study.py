@@ -67,8 +67,8 @@ def _page(found: Sequence[Found], workloads: Sequence[Workload]) -> Page:
 
 
 WINNERS = (
-    "The systems are not of one size: devices and the rate of their data pins stand beside each, and who has most "
-    "tokens/s for each device and for each TB/s of memory. Energies are ranked over the same known cells only."
+    "The systems differ in size: the table shows devices, the rate of their data pins, and the systems with most "
+    "tokens/s per device and per TB/s of memory. Energies are ranked over the same known cells only."
 )
 FIGURES = (
     "Right and down is better, between systems with the same known cells: the number behind each name is how many of "
@@ -104,7 +104,7 @@ def _winner(work: Workload, found: Sequence[Found]) -> dict[str, object] | None:
 
 
 def _ordered(sums: Sequence[tuple[str, set[str]]]) -> str:
-    """Sums with their bounds, the smallest first, as one text: `<` where no bound leaves open which is smaller."""
+    """Sums with their bounds as one text, the smallest first, with `<` where bounds do not leave the order open."""
     said = sums[0][0]
     for (_, bounds), (text, others) in pairwise(sums):
         said += f" {'beside' if leaves_open(bounds, others) else '<'} {text}"
@@ -150,7 +150,7 @@ def _winners(won: Sequence[dict[str, object]]) -> TableData:
 
 
 def _open(won: Sequence[dict[str, object]]) -> str:
-    """In how many workloads nobody needs the least energy of all systems, and the two cells that decide."""
+    """The number of workloads in which the least energy is open, and two cells that leave it open."""
     left = [row for row in won if not row["least"]]
     cells = list(dict.fromkeys(cell for row in left for cell in str(row["undecided"]).split(", ")[:2] if cell))
     if not left:
@@ -160,7 +160,7 @@ def _open(won: Sequence[dict[str, object]]) -> str:
 
 
 def _cells(found: Sequence[Found]) -> TableData:
-    """What the energy of each system holds."""
+    """The known and unknown cells in the energy of each system."""
     by = {one.system: one.cells for one in found if one.cells}
     rows: list[dict[str, object]] = [
         {
@@ -178,7 +178,7 @@ def _cells(found: Sequence[Found]) -> TableData:
 
 
 def _cards(won: Sequence[dict[str, object]]) -> list[Card]:
-    """How often each system wins for its size, and how large those with the shortest steps are."""
+    """Cards: how often each system wins per size, and the size of the systems with the shortest steps."""
     cards = []
     for size, said in SIZES.items():
         names = [str(row[size]) for row in won if row[size]]

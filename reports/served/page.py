@@ -183,7 +183,7 @@ def _percentiles(found: Online) -> Iterator[Figure]:
 
 
 def _cells(found: Online) -> list[str]:
-    """What the energy holds."""
+    """The cells that the energy includes."""
     if found.energy_by_cell is None:
         return []
     said = cells_line(found.energy_by_cell)

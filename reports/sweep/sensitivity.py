@@ -24,7 +24,7 @@ class Indices:
     main_range, total_range: (axes, 2), 95 % intervals; None if exact. explained: share of the variance that the
     estimate attributes, 1 if exact. points: how many it is made from, of all `finished` ones.
     together: whether `total` can differ from `main`; an estimate from few points has no terms of two axes. left_out:
-    pairs of axes that go together with others where points are missing, so that the estimate has no terms of them.
+    pairs of axes whose interaction cannot be separated from other effects, as points are missing; left out of the fit.
     """
 
     axes: tuple[str, ...]
@@ -79,7 +79,7 @@ def sensitivities(axes: Sequence[Column], objective: np.ndarray, finished: np.nd
 
 
 def _why(confounded: Sequence[str], points: int) -> str:
-    """Why there is no estimate."""
+    """The reason why there is no estimate."""
     if not confounded:
         return f"{points} points of an incomplete grid are too few for an estimate."
     which = " and ".join(confounded)

@@ -1,12 +1,12 @@
-"""Sensitivities of a sample that is no complete grid, from a polynomial that is fitted to it.
+"""Sensitivities of a sample of an incomplete grid, from a polynomial that is fitted to it.
 
 The objective is fitted by products of one or two polynomials, orthonormal over the values of their axes, so the
 squares of the coefficients are shares of the variance (a polynomial chaos expansion). Axes of text, and those with few
 values, get as many terms as they have values, so nothing is assumed about their shape. Intervals come from
 resampling blocks of rows, to first order. What the fit leaves over is said, never spread over the axes.
 
-Where points have failed, terms of the fit may go together in the rows that are left. A pair of axes whose terms do is
-left out and named; if single axes do, there is no estimate, and they are named.
+If points have failed, terms of the fit may be collinear in the rows that are left. A pair of axes with such terms is
+left out and named. If terms of single axes are collinear, there is no estimate, and the axes are named.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ class Estimate:
     """Indices with 95 % intervals: (axes,) and (axes, 2); the share of the variance that the fit explains.
 
     together: whether the fit has terms of two axes; without them `total` is `main`. left_out: pairs of axes whose
-    terms go together with others in these rows.
+    terms are collinear with others in these rows.
     """
 
     main: np.ndarray
@@ -45,7 +45,7 @@ class Estimate:
 def estimate(
     axes: Sequence[tuple[np.ndarray, bool]], codes: np.ndarray, values: np.ndarray
 ) -> Estimate | tuple[int, ...]:
-    """Estimated indices; if there are none, the axes that cannot be told apart, no axes where points are too few.
+    """Estimated indices; if there are none, the axes that cannot be separated, no axes if points are too few.
 
     axes: for each axis its levels and whether they are numbers. codes: (n, axes), places among the levels.
     values: (n,), not all the same. The same input gives the same intervals.
@@ -99,8 +99,8 @@ def _spread(shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _apart(moments: np.ndarray, owners: Sequence[tuple[int, ...]]) -> tuple[np.ndarray, tuple[int, ...]]:
-    """Which terms, the constant first, are left when pairs of axes that go together with others are left out; and the
-    axes that go together all the same."""
+    """A mask of the terms, the constant first, that remain without collinear pairs of axes; and the axes that are still
+    collinear."""
     of = [(), *owners]
     kept = np.ones(len(of), bool)
     while True:

@@ -119,8 +119,8 @@ Own = dict[str, dict[str, Any]]  # of each of several systems
 def _axes(
     document: Document, given: _File, systems: Sequence[str]
 ) -> tuple[dict[str, Scalar], tuple[Axis, ...], Own]:
-    """What is fixed of the workload, and all axes, that of systems and those of the workload first; and what each of
-    several systems has of the workload for itself."""
+    """The fixed keys of the workload; all axes, `system` and those of the workload first; and the keys of the workload
+    that each system has for itself."""
     _check_size(document, given)
     fixed: dict[str, Scalar] = {}
     axes: dict[str, Axis] = {SYSTEM: axis_of(document, SYSTEM, SYSTEM, list(systems))} if systems else {}
@@ -153,7 +153,7 @@ def _axes(
 def _of_systems(
     document: Document, at: str, value: Mapping[str, Any], systems: Sequence[str]
 ) -> dict[str, Scalar]:
-    """A value for each of several systems. Raises UserError."""
+    """Check a mapping with a value for each system, and return it. Raises UserError."""
     if wrong := set(value) ^ set(systems):
         name = min(wrong)
         said = f"no value for {name}" if name in systems else f"{short(name)!r} is no system of the sweep"
@@ -181,7 +181,7 @@ def _check_size(document: Document, given: _File) -> None:
 def _set(
     document: Document, given: dict[str, Any], axes: set[str], systems: Sequence[str]
 ) -> tuple[dict[str, str], Own]:
-    """What is set in all systems, and in each of several alone."""
+    """The settings of all systems, and those of each system alone."""
     own: Own = {name: {} for name in systems}
     for name in systems:
         if isinstance(mine := given.get(name), dict):

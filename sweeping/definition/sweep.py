@@ -100,7 +100,7 @@ class Sweep:
     by_system: Mapping[str, tuple[Mapping[str, str], Mapping[str, Scalar]]] = field(default_factory=dict, hash=False)
 
     def alone(self, system: str) -> "Sweep":
-        """The same of one of its systems."""
+        """The sweep of one of its systems alone."""
         own_set, own_workload = self.by_system[system]
         return replace(
             self,

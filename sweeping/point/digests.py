@@ -1,4 +1,4 @@
-"""Digests of what decides the row of a point."""
+"""Digests of everything that decides the row of a point."""
 
 import hashlib
 from collections.abc import Mapping

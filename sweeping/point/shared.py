@@ -152,11 +152,11 @@ class Base(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def each(self) -> "tuple[Base, ...]":
-        """The bases of all systems, or this one."""
+        """The bases of all systems; without an axis `system` this one alone."""
         return tuple(self.systems.values()) or (self,)
 
     def of(self, point: Mapping[str, Scalar]) -> "tuple[Base, Mapping[str, Scalar]]":
-        """The base of a point's system, and the point without it. Raises UserError for a system that is not there."""
+        """The base of a point's system, and the point without `system`. Raises UserError for an unknown system."""
         if not self.systems:
             return self, point
         if (name := point.get(SYSTEM)) not in self.systems:

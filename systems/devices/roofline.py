@@ -43,7 +43,7 @@ class Layer(NamedTuple):
 
 
 class RooflineDevice:
-    """`tp` processors that share each layer of a model and wait for what they send one another; see `Device`."""
+    """`tp` processors that share each layer of a model and wait for their collectives; see `Device`."""
 
     most_requests: int | None = None
     in_order = False
@@ -152,21 +152,21 @@ class RooflineDevice:
         return Layer(spans, at, compute, memory, flops // 2, round(total), launch, sent, on_links)
 
     def launch_ps(self, kernels: int) -> int:
-        """What it costs to launch so many kernels, in whole nanoseconds."""
+        """Time to launch so many kernels [ps], in whole nanoseconds."""
         return round(kernels * self.spec.launch_us * PS_PER_US / PS_PER_NS) * PS_PER_NS
 
     def sent(self, op: Op) -> Sent:
-        """What the devices send one another in an operator."""
+        """The collective of an operator."""
         assert self.fabric is not None
         return exchanged(self.fabric, op, self.spec.element_bits)
 
     def link_ps(self, sent: Sent) -> int:
-        """How long devices wait for a collective, in whole nanoseconds: what it costs to begin, and its messages."""
+        """Time that devices wait for a collective, [ps], in whole nanoseconds: its fixed time and its messages."""
         return _whole_ns((self.spec.collective_us or 0) * S_PER_US + sent.ps * S_PER_PS) if sent.ps else 0
 
     def joules(self, end_ps: int, sent: Sent) -> dict[str, float]:
-        """Energy of one device by cause. Its power holds the links of its board (NVLink is in the TDP), so that these
-        are a part of it; what the network draws comes on top."""
+        """Energy of one device by cause [J]. Its power includes the links of its board (NVLink is in the TDP), so their
+        energy is a part of it. The energy of the network is added."""
         whole = self.spec.power_w * (end_ps * S_PER_PS)
         if self.fabric is None:
             return {"power x time": whole}

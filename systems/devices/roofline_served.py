@@ -73,7 +73,7 @@ def serve_gpu(
 
 
 def _times(device: RooflineDevice, batch: Batch, layer: int) -> tuple[dict[str, int], dict[str, int]]:
-    """Of a layer's stages and of its operators [ns], without what devices send one another."""
+    """Times of a layer's stages and operators [ns], without collectives."""
     stages, times = dict.fromkeys("ABE", 0), dict[str, int]()
     for each in device.works(batch, layer):
         if each.sends:

@@ -25,8 +25,8 @@ class Outcome(Viewed, msgspec.Struct, frozen=True, kw_only=True):
     reads answered from a write that waits. bandwidth: bytes of the finished requests / time; pins: of the column
     commands. energy: null if the device gives no currents, or such as cannot be (see `warnings`); energy_mw_cycles:
     under dramsim3 its total in its own unit.
-    refreshes_due: those that fell due while their rank was awake, by the standard's interval; refresh_lag_max: the
-    longest from there to the issue, or to the end of the run; null without refresh.
+    refreshes_due: refreshes that fell due while their rank was awake, by the standard's interval; refresh_lag_max: the
+    longest time from due to issue, or to the end of the run; null without refresh.
     rank_*: clocks of all ranks with a row open, all rows closed, asleep. requests_per_s: of the simulation, by wall_s.
     """
 
@@ -146,7 +146,7 @@ def _unissued(total: dict[str, int]) -> Iterator[str]:
 
 
 def _late(memory: Memory, due: int, commands: Mapping[str, int], lag_ck: int) -> Iterator[str]:
-    """Refreshes that were postponed for longer than the standard allows, or left out."""
+    """Warnings of refreshes that were later than the standard allows, or missing."""
     if memory.policy.refresh == "none":
         return
     name = "REFpb" if memory.policy.refresh == "per_bank" else "REFab"

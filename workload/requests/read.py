@@ -133,7 +133,7 @@ def _tokens(place: str, row: dict[str, Any], name: str) -> int:
 
 
 def _turns(talks: Conversations, prompts: list[int], outputs: list[int]) -> Prefix | None:
-    """A turn and its answer are the beginning of the next turn of their conversation."""
+    """Prefixes: a turn and its answer are the beginning of the next turn of their conversation."""
     if len({*talks.talk.tolist()}) == len(talks.talk):
         return None
     whole = [prompt + output for prompt, output in zip(prompts, outputs, strict=True)]

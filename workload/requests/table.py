@@ -98,14 +98,14 @@ class Tokens:
 
 
 class Repeated(NamedTuple):
-    """The prompts of so many requests over and over. A repetition shares within itself what the first one does, and
-    nothing with the others: whoever comes later has prompts of their own."""
+    """The prefixes of repeated requests. Requests of one repetition share what they share in the first one; different
+    repetitions share nothing. requests: number in one repetition."""
 
     prefix: Prefix
     requests: int
 
     def block(self, request: int, k: int, size: int) -> Hashable:
-        """That of the first repetition, with the number of its own."""
+        """The block of the first repetition, with the number of the repetition."""
         number, place = divmod(request, self.requests)
         mine = self.prefix.block(place, k, size)
         return mine if mine is None or not number else (number, mine)
@@ -119,8 +119,8 @@ class Repeated(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """Prompts and their answers as one text each, with which later prompts may begin. whole: of these texts; prompts,
-    outputs: tokens of each."""
+    """Prefixes of prompts and their answers, which later prompts may begin with. whole: prefixes of these texts;
+    prompts, outputs: tokens of each request."""
 
     whole: Groups | Tokens
     prompts: Sequence[int]
@@ -136,7 +136,7 @@ class Answered(NamedTuple):
 
 
 def named_tokens(prefix: Prefix, request: int, prompt: int) -> int:
-    """Tokens of a request whose blocks others may share: its prompt, and its answer unless the prompt was cut."""
+    """Tokens of a request whose blocks may be shared: its prompt, and its answer unless the prompt was cut."""
     if isinstance(prefix, Repeated):
         return named_tokens(prefix.prefix, request % prefix.requests, prompt)
     if isinstance(prefix, Answered) and prefix.prompts[request] == prompt:
@@ -145,7 +145,7 @@ def named_tokens(prefix: Prefix, request: int, prompt: int) -> int:
 
 
 def content(prefix: Prefix | None) -> Any:
-    """All that decides which blocks are equal, as values for a digest."""
+    """Everything that decides which blocks are equal, as values for a digest."""
     if isinstance(prefix, Repeated):
         return content(prefix.prefix)
     if isinstance(prefix, Answered):
@@ -180,8 +180,8 @@ def first(requests: Requests, count: int | None) -> Requests:
 
 
 def repeated(requests: Requests, times: int) -> Requests:
-    """The same requests, so many times one after the other; between two repetitions lies the mean of their gaps. What
-    prompts share is as of `Repeated`."""
+    """The same requests repeated `times` times. Repetitions are separated by the mean gap of arrivals; shared prefixes
+    are those of `Repeated`."""
     count, last = len(requests.prompt), requests.arrival_ps[-1]
     period = last + round(last / max(count - 1, 1))
     return requests._replace(

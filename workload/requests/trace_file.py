@@ -156,7 +156,7 @@ def read_conversations(path: Path) -> Conversations:
 
 
 def _turns(turns: Sequence[_Turn]) -> Iterator[tuple[int, int]]:
-    """Tokens of each prompt with all before it, and of its answer; 0: there is no text."""
+    """Tokens of each prompt, with the whole conversation before it, and of its answer; 0: there is no text."""
     history, last = 0, _Turn("", "")
     for turn in turns:
         tokens = ceil_div(len(turn.value), CHARACTERS_PER_TOKEN)

@@ -19,9 +19,9 @@ ALIKE, ALL_REDUCE = Expectation(UNIFORM), "all-reduce"
 
 
 class Work(NamedTuple):
-    """An operator: its stage, its name, its operations, and the elements that it reads and writes; of them those of
-    cached keys and values, and of a layer's matrices, whose weights have `weight_bits`, None: as wide as all. sends:
-    what devices send one another, in place of operations."""
+    """An operator: its stage, name and operations, and the elements that it reads and writes. cached, weights: elements
+    of cached keys and values, and of matrices with `weight_bits` per weight, None: as wide as elements. sends: a
+    collective between devices, instead of operations."""
 
     stage: str
     name: str

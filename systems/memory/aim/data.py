@@ -155,7 +155,7 @@ def run_data(program: Path, shape: Shape, access_bits: int, data: Path) -> Array
 
 
 def _host(data: Path) -> Array:
-    """The numbers of a .npy file, whose header must be true of it: nothing is unpickled. Raises UserError."""
+    """The numbers of a .npy file. Its header must fit the file, and nothing is unpickled. Raises UserError."""
     where, said = f"--data {data}", f"expected a .npy file of numbers[n, {LANES}], one row for each W"
     try:
         with opened(data) as file:
@@ -178,7 +178,7 @@ def _host(data: Path) -> Array:
 
 
 def _header(file: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, order and type of a .npy file, as its header says. Raises UserError."""
+    """Shape, order and type from the header of a .npy file. Raises UserError."""
     form = np.lib.format
     try:
         with warnings.catch_warnings():

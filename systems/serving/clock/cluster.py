@@ -18,7 +18,7 @@ class Runs(Protocol):
 
     @property
     def due(self) -> int:
-        """The next tick at which something happens."""
+        """The tick of the next event."""
         ...
 
     def arrive(self, request: LiveRequest, now: int) -> None:

@@ -7,8 +7,8 @@ UNBOUNDED = 1 << 40  # blocks: more than any request has
 
 
 class Blocks:
-    """`total` blocks of `size` tokens; free: units that nobody holds, which are blocks without a window; holders:
-    requests that hold some. A request's `blocks` are those of all its tokens, whether a window still keeps them."""
+    """`total` blocks of `size` tokens. free: free units; without windows a unit is a block; holders: requests that hold
+    blocks. A request's `blocks` count all its tokens, also those that have left the window."""
 
     __slots__ = ("free", "holders", "most_windowed", "size", "total", "units", "window")
     free: int

@@ -9,7 +9,7 @@ from pimloom.systems.serving.schedulers.orca import Orca
 
 class Static(Orca):
     """Padding is computed, and so are rows of requests that have ended. Memory is reserved for the worst case.
-    positions: of the model; a batch is of requests whose rows, padded, have no more."""
+    positions: of the model; padded rows of a batch have at most so many tokens."""
 
     def __init__(self, blocks: Blocks, reserved: int, most: int, positions: int = NEVER) -> None:
         super().__init__(blocks, reserved, most)
