@@ -41,7 +41,7 @@ def show_goodput(found: Goodput) -> None:
     """Print the rates that were tried, and what was found."""
     show_line(f"{found.model} on {counted(found.devices, 'device')} of {found.system}, {found.scheduler}")
     show_rows(RATES, shown(found))
-    end = "the highest that was asked for" if found.fails_per_s is None else f"{found.fails_per_s:,.3f}/s does not"
+    end = "the highest of --rate" if found.fails_per_s is None else f"{found.fails_per_s:,.3f}/s does not"
     most = found.saturation_per_s
     if most is not None:
         show_line(f"saturation: {most:,.3f}/s are completed while others always wait; no higher rate holds")
@@ -194,7 +194,7 @@ def kind_said(error: KindError) -> str:
     if error.error_bound is None:
         return "error not known"
     energy = "" if error.energy_error_bound is None else f", energy within {error.energy_error_bound:.2%}"
-    return f"time within {error.error_bound:.2%} (a single one {error.single_bound or 0.0:.2%}){energy}"
+    return f"time within {error.error_bound:.2%} (one iteration {error.single_bound or 0.0:.2%}){energy}"
 
 
 def _slo(found: Attained) -> str:
