@@ -249,7 +249,8 @@ def _goodput(wanted: Wanted, source: Source, llm: LlmSpec, trace: Requests | Non
     found = online_work(wanted, source, llm, trace).run(lambda done, total: None)
     assert isinstance(found, Goodput)
     values = {name: getattr(found, name.replace("goodput_rate", "goodput")) for name in GOODPUT}
-    return values | _pricing(found.pricing), found.spec_digest
+    pricing = {} if found.pricing is None else _pricing(found.pricing)
+    return values | pricing, found.spec_digest
 
 
 def _check_pools(pools: Scalar | None, system: System, own: Own) -> None:
