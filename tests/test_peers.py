@@ -49,7 +49,7 @@ def test_who_attends_for_nothing_does_not_need_the_least(tmp_path: Path) -> None
     work = Workload("gpt3-xl", 8, 512)
     page = study.run_study(tmp_path, lambda done, total: None, (work,), ("attacc_host", "attacc_gpu"))
     host, gpus = (float(row["mj_per_token"]) for row in rows(tmp_path))
-    assert host < gpus and "Who needs the least of all systems is open in 1 of 1 workload." in page.read_text()
+    assert host < gpus and "Which system needs the least energy is open in 1 of 1 workload." in page.read_text()
 
 
 def test_a_step_is_that_of_the_device() -> None:
