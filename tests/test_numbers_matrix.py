@@ -15,6 +15,7 @@ import pytest
 
 import pimloom
 from pimloom.arch.error import UserError
+from tests.slow import slow
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples" / "systems"
@@ -160,7 +161,7 @@ def test_a_trace_in_a_file_is_the_arrivals_it_holds(seed: int, models: dict[str,
 SHIPPED = sorted(path.stem for path in (ROOT / "arch" / "systems").glob("*.yaml"))
 
 
-@pytest.mark.parametrize("system", SHIPPED)
+@pytest.mark.parametrize("system", [slow(system) if system in SECONDS else system for system in SHIPPED])
 def test_a_shipped_system_is_its_file(system: str, models: dict[str, Path], tmp_path: Path) -> None:
     copied = tmp_path / f"{system}.yaml"
     copied.write_text((ROOT / "arch" / "systems" / f"{system}.yaml").read_text())
@@ -202,11 +203,11 @@ PLACES = [
     Place("attacc", "gpu.memory_gb_s", r"memory_gb_s: [\d.]+", "100", True),
     Place("attacc", "collective_us", r"collective_us: [\d.]+", "50", True),
 ]
+DAILY = [at for at in PLACES if at.place in ("memory_gb_s", "npu.clock_mhz", "gpu.memory_gb_s", "links.pcie.gbps")]
 
 
 @pytest.mark.parametrize("at", [
-    pytest.param(at, id=f"{at.system}-{at.place}", marks=pytest.mark.slow if at.system in SECONDS else ())
-    for at in PLACES
+    pytest.param(at, id=f"{at.system}-{at.place}", marks=() if at in DAILY else pytest.mark.slow) for at in PLACES
 ])  # fmt: skip
 def test_a_key_that_is_set_is_the_key_in_the_file(at: Place, models: dict[str, Path], tmp_path: Path) -> None:
     """And it moves the time the way it must, under `run`, `compare`, `serve` and in a sweep."""

@@ -131,7 +131,7 @@ def check_within_bounds(one: Drawn, folder: Path) -> str:
 def test_results_are_within_their_bound_of_exact_ones(seed, tmp_path, monkeypatch):
     """Short ones; the slow test has long ones."""
     one = drawn(seed, QUICK)
-    one.options["requests"] = min(one.options["requests"], 24 if one.steps else 8)
+    one.options["requests"] = min(one.options["requests"], 24 if one.steps else 5)
     set_steps(monkeypatch, one.steps)
     check_within_bounds(one, tmp_path)
 

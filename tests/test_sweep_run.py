@@ -67,7 +67,7 @@ HOSTILE = {
     PLAIN + "# \0\n": "",
     PLAIN + "constraints: [" + "[" * 5000 + "\n": "nested too deeply",
     PLAIN + "constraints: ['" + "(" * 5000 + "a" + ")" * 5000 + " < 1']\n": "constraints",
-    PLAIN + "# " + "x" * 2_000_000: "1048576 bytes",
+    PLAIN + "# " + "x" * 2_000_000: "larger than 1 MiB",
     PLAIN.replace("npu.clock_mhz", "npu.clock_mzh"): "npu.clock_mhz",
     PLAIN + "objectives: {tokens_per_d: max}\n": "tokens_per_s",
     PLAIN + "constraints: ['tokens_per_d < 3']\n": "pimloom: s.yaml: constraints: 'tokens_per_d < 3'",
