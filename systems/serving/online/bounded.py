@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from pimloom.arch.units import S_PER_PS
 from pimloom.systems.serving.pricing.costs import Progress
 from pimloom.systems.serving.pricing.interpolated import Interpolated, ManyError, Phase
 from pimloom.systems.serving.pricing.points import CHEAP
@@ -139,7 +140,8 @@ def _energy(phases: Sequence[tuple[str, Phase]], which: int) -> float:
 
 def _bounds(way: Way, found: Online, phases: Sequence[tuple[str, Phase]]) -> dict[str, float]:
     """Bounds of results, as shares: the largest changes in runs with all prices longer, all shorter, and decode and
-    prompts in opposite directions, by the bound of a single iteration; for energy also its own error."""
+    prompts in opposite directions, by the bound of a single iteration; for TTFT and latency at least an iteration that
+    a request waits for where it came just after its start; for energy also its own error."""
     bounds = {name: 0.0 for name in BOUNDED if getattr(found, name) is not None}
     singles = [0.0 if phase.simulated else max(phase.estimates()[0].single, SMALL) for _, phase in phases]
     for signs in DIRECTIONS if any(singles) else ():
@@ -152,9 +154,19 @@ def _bounds(way: Way, found: Online, phases: Sequence[tuple[str, Phase]]) -> dic
             bounds[name] = max(bounds[name], *_apart(getattr(found, name), getattr(other, name)))
     for _, phase in phases:
         phase.scale = 1.0
+    wait_s = max((_wait_s(phase) for (_, phase), single in zip(phases, singles, strict=True) if single), default=0.0)
+    for name in ("time_to_first_token_s", "latency_s"):
+        if name in bounds:
+            least = min(getattr(getattr(found, name), figure) for figure in FIGURES)
+            bounds[name] = max(bounds[name], wait_s / least if least > 0 else 0.0)
     if "energy_j" in bounds:
         bounds["energy_j"] += max(_energy(phases, 2), SMALL)
     return {name: MARGIN * bound for name, bound in bounds.items()}
+
+
+def _wait_s(phase: Phase) -> float:
+    """A mean iteration of this kind [s], or the part of it by which all of them may move the clock."""
+    return phase.time_ps / phase.seen * min(phase.estimates()[0].bound * phase.seen, 1.0) * S_PER_PS
 
 
 def _apart(one: Spread | float, other: Spread | float | None) -> list[float]:
