@@ -26,7 +26,7 @@ MIXTRAL = load_llm("mixtral-8x7b")
         ({"routing.counts": "[1,0,0,0,0,0,0,0]"}, "each token takes 2 experts; write as many above 0"),
         (
             {"routing.counts": "[1,1,1,1,1,1,1,1]", "routing.zipf": "1"},
-            "--set routing.zipf: routing.counts have sh",
+            "--set routing.zipf: routing.counts set the shares, too",
         ),
         (
             {"devices": "3"},
