@@ -133,7 +133,7 @@ def test_what_was_simulated_is_shown_without_another_step(monkeypatch: pytest.Mo
         return step(self, batch)
 
     monkeypatch.setattr(RooflineDevice, "step", counted)
-    ran = pimloom.compare(["gpu_a100"], model="gpt2", prompt=600, chunk=512, generate=5, every=4)
+    ran = pimloom.compare(["gpu_a100"], model="gpt2", prompt=600, chunk=512, generate=6, every=5)
     assert len(taken) == 2 + 2 and len(set(taken)) == 4
     spans = ran.spans
     assert taken[4:] == [Batch.decode([603])]

@@ -16,7 +16,7 @@ from pimloom.systems.serving.results.outcome import Online, Spread
 ROUNDS = 4  # [design] runs; after each one, prices beyond the limit are corrected
 LEAST = 0.05  # [design] smallest factor on times, however large the error
 SMALL = 0.005  # [design] smallest error that is tried: any error may move requests to another iteration
-MARGIN = 1.5  # [design] factor on the changes in such runs
+MARGIN = 2.0  # [design] factor on the changes in such runs
 SPREADS = ("time_to_first_token_s", "time_per_output_token_s", "latency_s")
 BOUNDED = (*SPREADS, "time_s", "energy_j")
 FIGURES = ("mean", "p50", "p90", "p99", "max")
