@@ -65,7 +65,7 @@ class Quantization(msgspec.Struct, frozen=True):
         return dict(self.rows[self.layers[layer]])
 
 
-class Rules(NamedTuple):
+class QuantRules(NamedTuple):
     """What a file says. formats: formats by patterns of modules, of which the first match holds; kept: modules that are
     not quantised; head, tables: whether the LM head and the embedding are quantised like other modules; cache_bits: of
     keys and values, None: not quantised."""
@@ -120,7 +120,7 @@ def _parts(name: str) -> Iterator[str]:
     yield from (".".join(steps[i:k]) for i in range(len(steps)) for k in range(i + 1, len(steps) + 1))
 
 
-class Matrix(NamedTuple):
+class QuantMatrix(NamedTuple):
     """A matrix of an operator: its columns as a share of the operator's, its rows, and the names of its module."""
 
     part: int
@@ -128,7 +128,7 @@ class Matrix(NamedTuple):
     names: tuple[str, ...]
 
 
-def _matrices(fields: Mapping[str, Any], layer: int) -> Iterator[tuple[str, list[Matrix]]]:
+def _matrices(fields: Mapping[str, Any], layer: int) -> Iterator[tuple[str, list[QuantMatrix]]]:
     """Each operator of a layer that multiplies weights, except the router, with the matrices that it fuses."""
     hidden, heads, kv_heads = (fields[f] for f in ("hidden_size", "num_attention_heads", "num_key_value_heads"))
     dim = fields["head_dim"]
@@ -141,16 +141,16 @@ def _matrices(fields: Mapping[str, Any], layer: int) -> Iterator[tuple[str, list
     if latent := fields.get("kv_lora_rank"):
         q_rank = fields.get("q_lora_rank")
         if q_rank:
-            yield "self_attn.q_a_proj", [Matrix(1, hidden, attention("q_a_proj"))]
+            yield "self_attn.q_a_proj", [QuantMatrix(1, hidden, attention("q_a_proj"))]
         query = "q_b_proj" if q_rank else "q_proj"
-        yield f"self_attn.{query}", [Matrix(1, q_rank or hidden, attention(query))]
-        yield "self_attn.kv_a_proj_with_mqa", [Matrix(1, hidden, attention("kv_a_proj_with_mqa"))]
-        yield "self_attn.kv_b_proj", [Matrix(1, latent, attention("kv_b_proj"))]
+        yield f"self_attn.{query}", [QuantMatrix(1, q_rank or hidden, attention(query))]
+        yield "self_attn.kv_a_proj_with_mqa", [QuantMatrix(1, hidden, attention("kv_a_proj_with_mqa"))]
+        yield "self_attn.kv_b_proj", [QuantMatrix(1, latent, attention("kv_b_proj"))]
     else:
         parts = (("q_proj", heads), ("k_proj", kv_heads), ("v_proj", kv_heads))
-        yield "self_attn.qkv_proj", [Matrix(n, hidden, attention(name, *whole)) for name, n in parts]
+        yield "self_attn.qkv_proj", [QuantMatrix(n, hidden, attention(name, *whole)) for name, n in parts]
     out = attention("o_proj", "out_proj", "dense", "c_proj")
-    yield "self_attn.o_proj", [Matrix(1, heads * value_dim, out)]
+    yield "self_attn.o_proj", [QuantMatrix(1, heads * value_dim, out)]
     experts = fields["num_experts"] > 1 and layer not in fields.get("dense_layers", ())
     if not experts:
         yield from _network("mlp", layer, hidden, fields["intermediate_size"], ("mlp", ""), fields["gated_ffn"])
@@ -166,15 +166,15 @@ def _matrices(fields: Mapping[str, Any], layer: int) -> Iterator[tuple[str, list
 
 def _network(
     operator: str, layer: int, hidden: int, width: int, places: tuple[str, ...], gated: bool
-) -> Iterator[tuple[str, list[Matrix]]]:
+) -> Iterator[tuple[str, list[QuantMatrix]]]:
     up = ("up_proj", "w3", "gate_up_proj", "fc1", "c_fc", "dense_h_to_4h")
     gate, down = ("gate_proj", "w1", "gate_up_proj"), ("down_proj", "w2", "fc2", "c_proj", "dense_4h_to_h")
     if gated:
-        parts = [Matrix(1, hidden, _names(layer, places, names)) for names in (gate, up)]
+        parts = [QuantMatrix(1, hidden, _names(layer, places, names)) for names in (gate, up)]
         yield f"{operator}.gate_up_proj", parts
     else:
-        yield f"{operator}.up_proj", [Matrix(1, hidden, _names(layer, places, up))]
-    yield f"{operator}.down_proj", [Matrix(1, width, _names(layer, places, down))]
+        yield f"{operator}.up_proj", [QuantMatrix(1, hidden, _names(layer, places, up))]
+    yield f"{operator}.down_proj", [QuantMatrix(1, width, _names(layer, places, down))]
 
 
 def _names(layer: int, places: tuple[str, ...], names: Iterable[str]) -> tuple[str, ...]:
@@ -182,7 +182,7 @@ def _names(layer: int, places: tuple[str, ...], names: Iterable[str]) -> tuple[s
     return tuple(f"{first}{place}.{name}" if place else f"{first}{name}" for name in names for place in places)
 
 
-def resolved(rules: Rules, method: str, fields: Mapping[str, Any]) -> Quantization:
+def resolved(rules: QuantRules, method: str, fields: Mapping[str, Any]) -> Quantization:
     """The bits of each layer's matrices. Matrices as wide as the system's elements are left out."""
     rows: dict[Row, int] = {}
     layers = list[int]()
@@ -194,14 +194,14 @@ def resolved(rules: Rules, method: str, fields: Mapping[str, Any]) -> Quantizati
                 all_bits = sum(m.part * (WIDE if b is None else b) for m, b in zip(parts, bits, strict=True))
                 row.append((operator, all_bits / sum(m.part for m in parts)))
         layers.append(rows.setdefault(tuple(row), len(rows)))
-    tables = [Matrix(1, fields["hidden_size"], (name,)) for name in ("lm_head", "model.embed_tokens")]
+    tables = [QuantMatrix(1, fields["hidden_size"], (name,)) for name in ("lm_head", "model.embed_tokens")]
     head, words = (_bits(rules, table) for table in tables)
     words = words if rules.tables else None
     head = words if fields["tie_word_embeddings"] else head if rules.head else None
     return Quantization(method, tuple(rows), tuple(layers), head, rules.cache_bits, words)
 
 
-def _bits(rules: Rules, matrix: Matrix) -> float | None:
+def _bits(rules: QuantRules, matrix: QuantMatrix) -> float | None:
     """Bits per weight of a matrix; None: as wide as the system's elements."""
     if rules.kept.fit(matrix.names):
         return None

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from pimloom.arch import llm_quant
 from pimloom.arch.llm_config import Config
-from pimloom.arch.llm_quant import COLUMN, LINEAR, Format, Patterns, Quantization, Rules, resolved
+from pimloom.arch.llm_quant import COLUMN, LINEAR, Format, Patterns, Quantization, QuantRules, resolved
 from pimloom.arch.load import load_json
 
 BESIDE = "hf_quant_config.json"
@@ -93,7 +93,7 @@ class _Said(NamedTuple):
             return Patterns(())
 
 
-def _rules_of(config: Config, key: str, tree: Any) -> Rules | None:
+def _rules_of(config: Config, key: str, tree: Any) -> QuantRules | None:
     if not isinstance(tree, dict):
         config.refuse(key, "an object or null")
         return None
@@ -109,7 +109,7 @@ def _rules_of(config: Config, key: str, tree: Any) -> Rules | None:
     return METHODS[method](said)
 
 
-def _fp8(said: _Said) -> Rules:
+def _fp8(said: _Said) -> QuantRules:
     """FP8 in blocks with a scale each (DeepSeek-V3's `weight_scale_inv`, FP32 [secondary: its README_WEIGHTS]), or with
     one scale for a matrix."""
     block, scale = said.tree.get("weight_block_size"), 8 if said.tree.get("scale_fmt") == "ue8m0" else 32
@@ -120,15 +120,15 @@ def _fp8(said: _Said) -> Rules:
     else:
         said.refuse("weight_block_size", "two sizes", block)
         group = 0
-    return Rules([(LINEAR, Format(8, group, scale))], said.names("modules_to_not_convert", "ignored_layers"))
+    return QuantRules([(LINEAR, Format(8, group, scale))], said.names("modules_to_not_convert", "ignored_layers"))
 
 
-def _always(one: Format) -> Callable[[_Said], Rules]:
+def _always(one: Format) -> Callable[[_Said], QuantRules]:
     """One format for all modules except the named ones."""
-    return lambda said: Rules([(LINEAR, one)], said.names("modules_to_not_convert"))
+    return lambda said: QuantRules([(LINEAR, one)], said.names("modules_to_not_convert"))
 
 
-def _gptq(said: _Said) -> Rules:
+def _gptq(said: _Said) -> QuantRules:
     """Groups with an FP16 scale and a zero point as wide as a weight [recalled: AutoGPTQ's qzeros, AWQ's too]."""
     bits = said.whole(("bits", "w_bit"), 4, 2, 8)
     group = said.whole(("group_size", "q_group_size"), 128, COLUMN)
@@ -146,7 +146,7 @@ def _gptq(said: _Said) -> Rules:
     formats = [(said.patterns("extra_config", [name]), each) for name, each in own.items()]
     where = said.patterns("modules_in_block_to_quantize", only) if only else LINEAR
     formats.append((where, Format(bits, group, 16 + bits)))
-    return Rules(formats, kept, said.tree.get("lm_head") is True)
+    return QuantRules(formats, kept, said.tree.get("lm_head") is True)
 
 
 def _listed(some: Any) -> list[str]:
@@ -154,7 +154,7 @@ def _listed(some: Any) -> list[str]:
     return [name for each in some for name in _listed(each)] if isinstance(some, list) else [str(some)]
 
 
-def _bitsandbytes(said: _Said) -> Rules:
+def _bitsandbytes(said: _Said) -> QuantRules:
     """NF4 or FP4 in groups of 64 with an FP32 scale, or an 8-bit one and 32 bits for 256 of them; LLM.int8 with a scale
     for each column [secondary: QLoRA, arXiv:2305.14314, 3; LLM.int8, arXiv:2208.07339]."""
     four = said.tree.get("load_in_4bit") or said.tree.get("_load_in_4bit")
@@ -164,17 +164,17 @@ def _bitsandbytes(said: _Said) -> Rules:
     double = said.tree.get("bnb_4bit_use_double_quant")
     four_bits = Format(4, 64 * 256, 256 * 8 + 32) if double else Format(4, 64, 32)
     format_ = four_bits if four else Format(8, COLUMN, 32)
-    return Rules([(LINEAR, format_)], said.names("llm_int8_skip_modules", "modules_to_not_convert"))
+    return QuantRules([(LINEAR, format_)], said.names("llm_int8_skip_modules", "modules_to_not_convert"))
 
 
-def _quanto(said: _Said) -> Rules:
+def _quanto(said: _Said) -> QuantRules:
     """INT8 or FP8 with a scale for each column."""
     if (given := said.tree.get("weights", "int8")) not in ("int8", "float8"):
         said.refuse("weights", "int8 or float8", given)
-    return Rules([(LINEAR, Format(8, COLUMN))], said.names("modules_to_not_convert"))
+    return QuantRules([(LINEAR, Format(8, COLUMN))], said.names("modules_to_not_convert"))
 
 
-def _mlx(said: _Said) -> Rules:
+def _mlx(said: _Said) -> QuantRules:
     """Groups of all matrices, the table of words among them; modules by name have bits of their own, or none
     [recalled: mlx-lm's `quantize`]."""
     mode = said.tree.get("mode", "affine")
@@ -188,14 +188,14 @@ def _mlx(said: _Said) -> Rules:
         elif isinstance(own, dict):
             inner = said._replace(place=f"{said.place}.{name}", tree=said.tree | own)
             formats.append((said.patterns(name, [name]), _mlx_format(inner, mode)))
-    return Rules([*formats, (LINEAR, _mlx_format(said, mode))], said.patterns("false", kept), True, None, True)
+    return QuantRules([*formats, (LINEAR, _mlx_format(said, mode))], said.patterns("false", kept), True, None, True)
 
 
 def _mlx_format(said: _Said, mode: str) -> Format:
     return Format(said.whole(("bits",), 4, 2, 8), said.whole(("group_size",), 64, 1), llm_quant.MLX_SCALE_BITS[mode])
 
 
-def _compressed(said: _Said) -> Rules:
+def _compressed(said: _Said) -> QuantRules:
     """Groups of modules with a format each."""
     formats = list[tuple[Patterns, Format]]()
     if (sparse := said.mapping("sparsity_config")).get("format", "dense") != "dense":
@@ -214,7 +214,7 @@ def _compressed(said: _Said) -> Rules:
         said.refuse("kv_cache_scheme", "null, or an object whose num_bits are 4 or 8", cache)
     if bits is None and (algorithm := said.tree.get("kv_cache_quant_algo")) is not None:
         bits = _cache_of(said, algorithm)
-    return Rules(formats, said.names("ignore", "exclude_modules"), True, bits)
+    return QuantRules(formats, said.names("ignore", "exclude_modules"), True, bits)
 
 
 def _of_weights(said: _Said, weights: Any) -> Format:
@@ -240,7 +240,7 @@ def _of_weights(said: _Said, weights: Any) -> Format:
     return Format(bits)
 
 
-def _modelopt(said: _Said) -> Rules | None:
+def _modelopt(said: _Said) -> QuantRules | None:
     """One algorithm for all modules, or one for each of those that are listed."""
     algorithm, cache = said.tree.get("quant_algo"), said.tree.get("kv_cache_quant_algo")
     kept = said.names("exclude_modules", "ignore")
@@ -262,7 +262,7 @@ def _modelopt(said: _Said) -> Rules | None:
     elif cache is None:
         said.refuse("quant_algo", f"one of {', '.join(llm_quant.ALGORITHMS)} or MIXED_PRECISION", algorithm)
     head = said.tree.get("quant_method") != "fp8"
-    return Rules(formats, kept, head, None if cache is None else _cache_of(said, cache))
+    return QuantRules(formats, kept, head, None if cache is None else _cache_of(said, cache))
 
 
 def _algorithm(said: _Said, where: str, tree: Mapping[str, Any]) -> Format | None:
@@ -284,7 +284,7 @@ def _cache_of(said: _Said, algorithm: Any) -> float | None:
 
 
 # FBGEMM: FP32 scales of columns [recalled]; MXFP4: 32 weights share 8 bits [secondary: OCP MX 1.0]
-METHODS: dict[str, Callable[[_Said], Rules | None]] = {
+METHODS: dict[str, Callable[[_Said], QuantRules | None]] = {
     "fp8": _fp8, "fbgemm_fp8": _always(Format(8, COLUMN, 32)), "mxfp4": _always(Format(4, 32, 8)), "gptq": _gptq,
     "awq": _gptq, "auto-round": _gptq, "intel/auto-round": _gptq, "bitsandbytes": _bitsandbytes,
     "eetq": _always(Format(8, COLUMN)), "quanto": _quanto, "compressed-tensors": _compressed, "modelopt": _compressed,

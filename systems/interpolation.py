@@ -26,8 +26,8 @@ def bends(llm: LlmSpec, contexts: Sequence[int]) -> list[int]:
 
 def chosen(contexts: Sequence[int], every: int, also: Iterable[int] = ()) -> list[int]:
     """Contexts (rising by 1) to simulate: the first, the last, those in `also`, and one of each further `every`, at
-    places that vary: contexts `every` tokens apart may find the memory alike each time. All of them, if they are too few
-    to tell an error.
+    places that vary: contexts `every` tokens apart may find the memory alike each time. All of them, if they are too
+    few to tell an error.
 
     >>> chosen(range(100, 150), 10)
     [100, 111, 127, 133, 149]

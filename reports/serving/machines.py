@@ -14,7 +14,7 @@ from pimloom.systems.serving.online.asked import requests_of, within_positions
 from pimloom.systems.serving.online.prepared import prepared
 from pimloom.systems.serving.online.running import Service, serve_online
 from pimloom.systems.serving.options.wanted import Wanted
-from pimloom.systems.serving.results.goodput import SHARE, Stream, Trial, steady
+from pimloom.systems.serving.results.goodput import SHARE, RateTrials, Trial, steady
 from pimloom.workload.requests.table import Requests, repeated
 
 HERE = Path(__file__).parent
@@ -124,7 +124,7 @@ class Served:
     def run(self, load: float, copies: int) -> Point:
         """So many copies. Raises UserError."""
         by = self.by._replace(plan=self.by.plan._replace(replicas=copies))
-        stream = Stream(
+        stream = RateTrials(
             len(self.requests.prompt),
             lambda times: repeated(self.requests, times),
             lambda some, progress: serve_online(by, some, progress, tried=True),

@@ -26,7 +26,7 @@ from pimloom.systems.serving.options.strays import check_only, check_strays
 from pimloom.systems.serving.options.wanted import Wanted
 from pimloom.systems.serving.pools.written import AFTER, SUCH_AS, TRANSFERS, Pools, parse_pools
 from pimloom.systems.serving.results.backlog import warning
-from pimloom.systems.serving.results.goodput import Goodput, Stream, arriving, at_rate, find, parse_rates, steady
+from pimloom.systems.serving.results.goodput import Goodput, RateTrials, at_a_rate, at_rate, find, parse_rates, steady
 from pimloom.systems.serving.results.outcome import Online
 from pimloom.workload.requests.arrivals import drawn_lengths, drawn_ps, parse_arrivals
 from pimloom.workload.requests.data_sets import DATA_SETS
@@ -67,7 +67,7 @@ def online_work(
     return Work(f"{llm.name} on {wanted.system}", run, lambda: [*llm.notes, *notes, *found.after(), *steadiness])
 
 
-def _stream(wanted: Wanted, requests: Requests, found: Found) -> Stream:
+def _stream(wanted: Wanted, requests: Requests, found: Found) -> RateTrials:
     """Repeats requests; drawn arrivals are continued instead."""
     arrivals = None if wanted.arrivals is None else parse_arrivals(wanted.arrivals)
 
@@ -77,7 +77,7 @@ def _stream(wanted: Wanted, requests: Requests, found: Found) -> Stream:
             return more
         return more._replace(arrival_ps=drawn_ps(arrivals, len(more.prompt), wanted.seed))
 
-    return Stream(len(requests.prompt), longer, lambda some, progress: found.serve(some, progress, True, False))
+    return RateTrials(len(requests.prompt), longer, lambda some, progress: found.serve(some, progress, True, False))
 
 
 def served_on(
@@ -90,7 +90,7 @@ def served_on(
     requests, _ = _fitting(
         wanted, llm, _drawn(wanted) if trace is None else _timed(wanted, first(trace, wanted.requests))
     )
-    requests = requests if rate is None else repeated(arriving(requests, "rate"), 1)
+    requests = requests if rate is None else repeated(at_a_rate(requests, "rate"), 1)
     found = _found(wanted, _written(wanted), llm, requests, source)
     if rate is None:
         return found.serve(requests, lambda done, total: None, True, True), found.on
@@ -210,7 +210,7 @@ def _rates(wanted: Wanted, requests: Requests) -> tuple[float, float] | None:
     if not 0 < wanted.share <= 1:
         raise UserError(f"--share {wanted.share:g}: expected above 0 and at most 1")
     rates = parse_rates(wanted.rate)
-    at_rate(arriving(requests, "goodput"), rates[0])
+    at_rate(at_a_rate(requests, "goodput"), rates[0])
     return rates
 
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from pimloom.arch.units import S_PER_PS
 from pimloom.systems.serving.pricing.costs import Progress
-from pimloom.systems.serving.pricing.interpolated import Interpolated, ManyError, Phase
+from pimloom.systems.serving.pricing.interpolated import Interpolated, ManyError, PhaseErrors
 from pimloom.systems.serving.pricing.points import CHEAP
 from pimloom.systems.serving.pricing.sampling import DECODE, KINDS, MIXED, PROMPT, VERIFY, KindError, Pricing
 from pimloom.systems.serving.results.outcome import Online, Spread
@@ -26,7 +26,7 @@ NOTHING = Pricing(True, 0, 0, 0.0, True, 0.0, 0.0, 0.0, {}, {})
 UNMEASURED = Pricing(False, 0, 0, 0.0, None, None, None, None, None, {})
 
 
-class Way(NamedTuple):
+class Rerun(NamedTuple):
     """How to repeat a run. run: serves all requests to their end; costs: the interpolated prices that it uses, empty:
     all are exact; simulated: number of iterations simulated so far; least: lower bound of the number of iterations;
     limit: of errors of prices; sampled: whether errors are measured."""
@@ -39,10 +39,10 @@ class Way(NamedTuple):
     sampled: bool
 
 
-def bounded(way: Way, progress: Progress) -> Online:
+def bounded(way: Rerun, progress: Progress) -> Online:
     """The result of a run, with its `pricing`. Raises UserError."""
     if not way.costs():
-        return exactly(way, way.run(progress))
+        return exact_result(way, way.run(progress))
     few = sum(one.few for one in way.costs())
     found = _whole(way, progress) if way.least <= few < CHEAP else None
     if found is not None:
@@ -63,7 +63,7 @@ def bounded(way: Way, progress: Progress) -> Online:
     return replace(found, pricing=_pricing(way, found))
 
 
-def exactly(way: Way, found: Online) -> Online:
+def exact_result(way: Rerun, found: Online) -> Online:
     """The result with the pricing of a run that simulated each different iteration."""
     bounds = {name: 0.0 for name in BOUNDED if getattr(found, name) is not None}
     return replace(found, pricing=replace(NOTHING, simulated=way.simulated(), limit=way.limit, bounds=bounds))
@@ -73,7 +73,7 @@ def _silent(done: int, total: int) -> None:
     """Progress that prints nothing."""
 
 
-def _whole(way: Way, progress: Progress) -> Online | None:
+def _whole(way: Rerun, progress: Progress) -> Online | None:
     """The result of a run in which each iteration is simulated; None if they are too many."""
     costs = way.costs()
     if way.least > sum(one.few for one in costs) or any(one.many for one in costs):
@@ -81,14 +81,14 @@ def _whole(way: Way, progress: Progress) -> Online | None:
     for one in costs:
         one.begin(whole=True, sampled=False)
     try:
-        return exactly(way, way.run(progress))
+        return exact_result(way, way.run(progress))
     except ManyError:
         for one in costs:
             one.many = True
         return None
 
 
-def _pricing(way: Way, found: Online) -> Pricing:
+def _pricing(way: Rerun, found: Online) -> Pricing:
     costs = way.costs()
     phases = [(kind, phase) for one in costs for kind, phase in one.phases.items() if phase.seen]
     simulated = way.simulated()
@@ -109,7 +109,7 @@ def _pricing(way: Way, found: Online) -> Pricing:
     )  # fmt: skip
 
 
-def _kind_error(phases: Sequence[Phase], whole_ps: float) -> KindError | None:
+def _kind_error(phases: Sequence[PhaseErrors], whole_ps: float) -> KindError | None:
     """The errors of a kind over all machines, weighted by time; None if there is no such iteration."""
     if not phases:
         return None
@@ -131,14 +131,14 @@ def _kind_error(phases: Sequence[Phase], whole_ps: float) -> KindError | None:
     )
 
 
-def _energy(phases: Sequence[tuple[str, Phase]], which: int) -> float:
+def _energy(phases: Sequence[tuple[str, PhaseErrors]], which: int) -> float:
     """Error of the energy of all iterations, from field `which` of each estimate: mean (0) or single (2)."""
     weights = [phase.time_ps * (phase.errors.watts or 1.0) for _, phase in phases]
     values = [phase.estimates()[1][which] for _, phase in phases]
     return sum(weight * value for weight, value in zip(weights, values, strict=True)) / sum(weights)
 
 
-def _bounds(way: Way, found: Online, phases: Sequence[tuple[str, Phase]]) -> dict[str, float]:
+def _bounds(way: Rerun, found: Online, phases: Sequence[tuple[str, PhaseErrors]]) -> dict[str, float]:
     """Bounds of results, as shares: the largest changes in runs with all prices longer, all shorter, and decode and
     prompts in opposite directions, by the bound of a single iteration; for TTFT and latency at least an iteration that
     a request waits for where it came just after its start; for energy also its own error."""
@@ -164,7 +164,7 @@ def _bounds(way: Way, found: Online, phases: Sequence[tuple[str, Phase]]) -> dic
     return {name: MARGIN * bound for name, bound in bounds.items()}
 
 
-def _wait_s(phase: Phase) -> float:
+def _wait_s(phase: PhaseErrors) -> float:
     """A mean iteration of this kind [s], or the part of it by which all of them may move the clock."""
     return phase.time_ps / phase.seen * min(phase.estimates()[0].bound * phase.seen, 1.0) * S_PER_PS
 

@@ -13,7 +13,7 @@ from pimloom.arch.version import __version__
 from pimloom.energy.cells import EnergyCell
 from pimloom.systems.devices.boundary import AT_REST, energy_by_cell
 from pimloom.systems.devices.device import Device
-from pimloom.systems.serving.online.bounded import NOTHING, Way, bounded
+from pimloom.systems.serving.online.bounded import NOTHING, Rerun, bounded
 from pimloom.systems.serving.online.channels import channels_told
 from pimloom.systems.serving.online.clocked import run
 from pimloom.systems.serving.online.plan import Plan
@@ -104,11 +104,11 @@ def serve_online(
     return bounded(way_of([by], least, lambda told: _served(by, requests, told, tried), sampled), progress)
 
 
-def way_of(by: Sequence[Service], least: int, run: Callable[[Progress], Online], sampled: bool) -> Way:
+def way_of(by: Sequence[Service], least: int, run: Callable[[Progress], Online], sampled: bool) -> Rerun:
     """The run of machines that serve the same requests."""
     plan = by[0].plan
     costs = [one.costs for one in by if isinstance(one.costs, Interpolated)]
-    return Way(run, lambda: costs, lambda: sum(one.exact.steps for one in by), least, plan.price_error,
+    return Rerun(run, lambda: costs, lambda: sum(one.exact.steps for one in by), least, plan.price_error,
                sampled and plan.sample > 0)  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from pimloom.arch.system import System
 from pimloom.arch.units import S_PER_PS
 from pimloom.systems.devices.boundary import AT_REST
 from pimloom.systems.devices.run import LIMITS
-from pimloom.systems.serving.online.bounded import Way, bounded
+from pimloom.systems.serving.online.bounded import Rerun, bounded
 from pimloom.systems.serving.online.clocked import check_ended
 from pimloom.systems.serving.online.prepared import Source, prepared
 from pimloom.systems.serving.online.running import Progress, Service, rest, sample_of, told_by
@@ -157,7 +157,7 @@ def serve_shared(machine: Machine, requests: Requests, progress: Progress, tried
     """Serve all requests to their end. tried: limits that no request meets are no error; sampled: whether errors of
     prices are measured. Raises UserError."""
     plan = machine.of(machine.shares.prefill).plan
-    way = Way(
+    way = Rerun(
         partial(_served, machine, requests, tried), machine.costs, machine.simulated, max(requests.output),
         plan.price_error, sampled and plan.sample > 0,
     )  # fmt: skip

@@ -32,7 +32,7 @@ class ManyError(Exception):
     """A run has more different iterations than may be simulated."""
 
 
-class Phase:
+class PhaseErrors:
     """Prices of one kind of phase. size: of its sample; simulated: all its iterations are simulated; errors: of the
     sample; settled: `errors` are those of the present prices; met: the device runs this kind; own: it has its own
     sample points; scale: factor on times, to try the effect of an error; seen, time_ps: iterations of the last run and
@@ -67,7 +67,7 @@ class Interpolated:
         self.prices, self.exact, self.device, self.few, self.seed = prices, exact, device, few, seed
         self.whole, self._first, self._runs, self._sampled = False, 0, 0, True
         self.many = False
-        self.phases = {kind: Phase(size) for kind in KINDS}
+        self.phases = {kind: PhaseErrors(size) for kind in KINDS}
         self.samples = list[Sample]()
         self._used: Any = prices
 
@@ -112,7 +112,7 @@ class Interpolated:
         cost = self._near(phase, pieces)
         return cost if phase.scale == 1.0 else [cost[0] * phase.scale, *cost[1:]]
 
-    def _near(self, phase: Phase, pieces: Sequence[Piece]) -> Cost:
+    def _near(self, phase: PhaseErrors, pieces: Sequence[Piece]) -> Cost:
         self._used = self.prices
         cost = self.prices.of(pieces)
         return cost if phase.near is None else phase.near.corrected(where(pieces), cost)
@@ -163,7 +163,7 @@ class Interpolated:
                 changed = True
         return changed
 
-    def _measure(self, phase: Phase, chosen: Sequence[Sequence[Piece]], weights: Sequence[float]) -> None:
+    def _measure(self, phase: PhaseErrors, chosen: Sequence[Sequence[Piece]], weights: Sequence[float]) -> None:
         """Simulate the chosen iterations and set the errors of a kind. Raises UserError."""
         points, counts = list[Point](), list[float]()
         for pieces, weight in zip(chosen, weights, strict=True):
@@ -175,7 +175,7 @@ class Interpolated:
         phase.points += points
         phase.weights += counts
 
-    def _mend(self, phase: Phase, limit: float) -> None:
+    def _mend(self, phase: PhaseErrors, limit: float) -> None:
         """Simulate all iterations of a kind, if they are few; else correct prices near simulated ones. The remaining
         error is that of each simulated iteration, corrected by the others."""
         if phase.seen <= max(self.few // MENDED, phase.size):

@@ -103,7 +103,7 @@ def parse_rates(text: str) -> tuple[float, float]:
     return float(match[1]), float(match[2])
 
 
-class Stream(NamedTuple):
+class RateTrials(NamedTuple):
     """Requests that can be repeated. number: of requests in one repetition; longer: returns so many repetitions in a
     row; serve: serves requests to their end."""
 
@@ -164,7 +164,7 @@ class Trial(NamedTuple):
         return float(self.values("slo").mean())
 
 
-def arriving(requests: Requests, option: str) -> Requests:
+def at_a_rate(requests: Requests, option: str) -> Requests:
     """The same requests, if their arrival times can be scaled to a rate. option: names the error. Raises UserError."""
     if requests.clients:
         raise UserError(
@@ -184,7 +184,7 @@ def at_rate(requests: Requests, rate: float) -> Requests:
     return found
 
 
-def steady(stream: Stream, rate: float, progress: Progress = lambda done, total: None) -> Trial:
+def steady(stream: RateTrials, rate: float, progress: Progress = lambda done, total: None) -> Trial:
     """A run at a rate [1/s], repeated with more requests until the trend of the backlog is clear, or a run may have no
     more. Requests that arrive between warm-up and end are judged. Raises UserError."""
     times, longest, running = stream.times(LEAST_REPEATED, rate), 0, list[int]()
@@ -211,7 +211,7 @@ def _fills(running: Sequence[int]) -> bool:
     return len(running) > 2 and all(many > 1.5 * few for few, many in pairwise(running[-3:]))
 
 
-def saturation(stream: Stream, progress: Progress = lambda done, total: None) -> float | None:
+def saturation(stream: RateTrials, progress: Progress = lambda done, total: None) -> float | None:
     """Requests completed per second while others always wait. All arrive at once, and their number grows until the rate
     changes by less than 2 %; None if a run cannot have so many. Raises UserError."""
     times, before = stream.times(LEAST_REPEATED), 0.0
@@ -227,7 +227,7 @@ def saturation(stream: Stream, progress: Progress = lambda done, total: None) ->
         times, before = more, found
 
 
-def find(stream: Stream, rates: tuple[float, float], share: float, devices: int, progress: Progress) -> Goodput:
+def find(stream: RateTrials, rates: tuple[float, float], share: float, devices: int, progress: Progress) -> Goodput:
     """The highest rate between `rates` that holds, by bisection. Rates above saturation are not tried. Raises UserError
     if the lowest rate does not hold."""
     low, high = rates
