@@ -69,7 +69,7 @@ REFRESHED = ("timing.tRFC", "timing.tREFI")
 BY_BANK = ("timing.tRFCpb", "timing.tREFIpb", "timing.tRREFD", "timing.tPBR2ACT", "timing.tPBR2PBR", "current.IDD5PB")
 ASLEEP = ("timing.tCKESR", "timing.tXS", "current.IDD6")
 ROWS = frozenset({Role.ACTIVATE, Role.MULTIPLY, Role.PRECHARGE})
-OF_PIM_GPT = ROWS | {Role.LOAD, Role.RESULTS, Role.SCATTER, Role.WRITE}  # its mapper keeps K and V, and reads results
+OF_AIM = ROWS | {Role.LOAD, Role.RESULTS, Role.SCATTER, Role.WRITE}  # PIM-GPT and units at banks: K and V are written
 OF_DUPLEX = ROWS | {Role.READ, Role.WRITE}
 OF_ATTACC = {"bank": "AB", "bg": "SB", "buffer": "PB"}  # a placement of units, and how its commands of rows end
 
@@ -131,7 +131,7 @@ def _pim(system: "System") -> Iterator[Unread]:
     if not spec.energy.interface:
         why = "not read with energy.interface=false; set energy.interface=true, or leave it out"
         yield Unread("dram.io_pj_per_bit", why)
-    yield from _timings(system.part, "dram.", _sent(system.part, OF_PIM_GPT, refreshed=spec.dram.refresh))
+    yield from _timings(system.part, "dram.", _sent(system.part, OF_AIM, refreshed=spec.dram.refresh))
 
 
 def _attacc(system: "System") -> Iterator[Unread]:
@@ -207,6 +207,7 @@ def _composed(system: "System") -> Iterator[Unread]:
         if beside:
             why = f"the power of its MAC units is units.{beside[0]}.power_w; set that"
             yield Unread(f"{below}pim_unit.mac_power_mw", f"not read: {why}")
+            yield from _timings(part, below, _sent(part, OF_AIM, refreshed=True))
         else:
             yield Unread(f"{below}pim_unit.", "not read: no unit computes beside the banks; leave it out")
         if all(unit.type == "roofline" or getattr(unit, "at", "bank") != "bank" for unit in users.values()):

@@ -43,6 +43,13 @@ def test_a_key_that_nothing_reads_is_refused(system: str, place: str, value: str
         load_system(system, {place: value})
 
 
+def test_a_unit_beside_banks_reads_no_timing_of_commands_that_it_does_not_send() -> None:
+    """It multiplies, reads results and writes the cache: it sends no RD, to which nCL belongs."""
+    load_system("examples/systems/phone.yaml", {"memories.dram.timing.tRCDMAC": "40 nCK"})
+    with pytest.raises(UserError, match=r"memories\.dram\.timing\.nCL: not read: it binds no command"):
+        load_system("examples/systems/phone.yaml", {"memories.dram.timing.nCL": "20 nCK"})
+
+
 @pytest.mark.parametrize(("place", "value"), [("controller", "default"), ("device.part.one_bus", "true")])
 def test_an_ideal_memory_has_no_commands(place: str, value: str) -> None:
     load_system("duplex", {place: value})
@@ -161,14 +168,14 @@ NAMES = ("description", "kind", "type", "standard", "pim", "part", "aim", "devic
 REFUSED = re.compile("not read|does not read it|has no stacks|no such key")
 AGREE = re.compile(  # a part is one of numbers that fit each other: what does not is refused
     r"banks x rows|a burst carries|lanes x element_bits|has one command bus|expected at least tRAS|expected a power of"
-    r"|expected true or false|expected more than"
+    r"|expected true or false|expected more than|takes elements of|co_processing needs stacks|multipliers beside"
 )
 ALONE = {  # what one device, or so short a run, cannot feel: why
     "domain": "of one device", "collective_us": "of one device", "topology": "of one device",
-    "dram.timing.tRAS": "its sum with tRP is tRC, which binds", "dram.timing.tRC": "tRAS + tRP bind",
+    "timing.tRAS": "its sum with tRP is tRC, which binds", "timing.tRC": "tRAS + tRP bind",
     "gpu.l2_bytes": "the largest matrices fit", "stacks.pipelined": "projections that hide nothing here",
-    "dram.timing.tRFC": "shorter than an interval of refresh", "dram.timing.tREFI": "longer than the run",
-    "dram.one_bus": "no two commands meet",
+    "timing.tRFC": "shorter than an interval of refresh", "timing.tREFI": "longer than the run",
+    "dram.one_bus": "no two commands meet", "nRTRS": "one rank",
 }  # fmt: skip
 
 
@@ -232,7 +239,7 @@ def quiet(command: Sequence[str], places: Mapping[str, Any]) -> dict[str, list[s
             else:
                 same.append(text)
         else:
-            if same and not any("memor" in one or "need" in one or "holds" in one for one in said):
+            if same and not any("memory" in one or "need" in one or "holds" in one for one in said):
                 found[place] = same
             elif said and not same and not any(AGREE.search(one) for one in said):
                 found[place] = said
