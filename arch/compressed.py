@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from pimloom.arch.error import UserError
-from pimloom.arch.inputs import opened
+from pimloom.arch.inputs import open_input
 from pimloom.arch.units import GIB
 
 BLOCK_BYTES = 1 << 20
@@ -31,7 +31,7 @@ def file_size(path: str | Path) -> int:
     """
     if Path(path).is_fifo():  # who writes to it waits for one reader, not for two
         return 0
-    with opened(Path(path)) as file:
+    with open_input(Path(path)) as file:
         end = file.seek(0, io.SEEK_END) if file.seekable() else 0
         return int(end)
 
@@ -43,7 +43,7 @@ def read_blocks(path: str | Path, progress: Callable[[int], None] = lambda _: No
     decompression bomb).
     """
     path = Path(path)
-    with opened(path) as file:
+    with open_input(path) as file:
         counted: Any = _Counted(file, progress)
         first = file.peek(4)
         kinds = [kind for kind, magic in MAGIC.items() if path.suffix == kind or first.startswith(magic)]

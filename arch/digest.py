@@ -16,6 +16,11 @@ def digest(*values: Any) -> str:
     return hashlib.sha256(text).hexdigest()[:16]
 
 
+def hex_digest(data: bytes) -> str:
+    """BLAKE2b of bytes, 32 hex digits."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
 def plain(asked: Any) -> Any:
     """Options as JSON values, in which equal options are equal: whole numbers are always integers.
 

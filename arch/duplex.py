@@ -6,15 +6,16 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import msgspec
+from msgspec.structs import replace
 
 from pimloom.arch.document import SET
 from pimloom.arch.error import UserError
-from pimloom.arch.link import Link
+from pimloom.arch.link import Fabric, Link
 from pimloom.arch.load import Source, load_yaml
 from pimloom.arch.names import find
 from pimloom.arch.part import NonNegative, Part, Positive, PositiveFloat
 from pimloom.arch.part_file import load_part
-from pimloom.arch.units import BITS_PER_BYTE, BYTES_PER_GB, FLOP_PER_TFLOP, HZ_PER_MHZ, PS_PER_NS, S_PER_PS
+from pimloom.arch.units import BYTES_PER_GB, FLOP_PER_TFLOP, HZ_PER_MHZ
 
 OPS_PER_MAC = 2  # a product and a sum
 
@@ -61,10 +62,9 @@ class Links(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     node: Link
     network: Link
 
-    def hop_s(self, size_bytes: float, *, network: bool = False) -> float:
-        """Time of one message."""
-        link = self.network if network else self.node
-        return link.latency_ns * PS_PER_NS * S_PER_PS + size_bytes * BITS_PER_BYTE / (link.gbps * BYTES_PER_GB)
+    def fabric(self) -> Fabric:
+        """Rings within a node, whatever the topology of the link, and the network between nodes."""
+        return Fabric(replace(self.node, topology="ring"), far=self.network)
 
 
 class DuplexEnergy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

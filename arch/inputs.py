@@ -26,7 +26,7 @@ def check_path(path: str | Path) -> None:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[io.BufferedReader]:
+def open_input(path: Path) -> Iterator[io.BufferedReader]:
     """Open an input file or pipe for reading. A line on stderr says if the command waits for a pipe.
 
     Raises UserError if it cannot be opened or read. Other exceptions in the `with` block pass unchanged.

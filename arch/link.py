@@ -34,8 +34,8 @@ LINKED = {
 }
 
 
-class Layout(NamedTuple):
-    """domains: how many; inside: devices of each."""
+class Domains(NamedTuple):
+    """Domains that devices stand in: their number, and the devices of the largest one."""
 
     domains: int
     inside: int
@@ -49,15 +49,13 @@ class Fabric(NamedTuple):
     domain: int | None = None
     far: Link | None = None
 
-    def layout(self, devices: int) -> Layout:
+    def layout(self, devices: int) -> Domains:
         """Domains for so many devices, as equal as possible; inside: devices of the largest domain."""
         domains = 1 if self.domain is None else ceil_div(devices, self.domain)
-        return Layout(domains, ceil_div(devices, domains))
+        return Domains(domains, ceil_div(devices, domains))
 
 
-def fabric_of(
-    link: Link | None, domain: int | None, network: Link | None, devices: int, where: str
-) -> Fabric | None:
+def fabric_of(link: Link | None, domain: int | None, network: Link | None, devices: int, where: str) -> Fabric | None:
     """The links between so many devices; None for one device. where: name of the system in errors. Raises UserError if
     the system has no link, or no network and more devices than a domain."""
     if devices == 1:

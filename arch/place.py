@@ -12,7 +12,7 @@ from pimloom.arch.load import Sheet, load_sheet, read_sheet, tree_of
 from pimloom.arch.names import find
 from pimloom.arch.part import Part
 from pimloom.arch.part_file import load_part_sheet
-from pimloom.arch.system import below_dram, kind_of, part_sheet, split_overrides, struct_of_kind
+from pimloom.arch.system import below_dram, part_sheet, split_overrides, struct_of_kind, system_kind
 
 
 class _Inner(NamedTuple):
@@ -45,7 +45,7 @@ def check_place(sheet: Sheet, place: str, parts: Sequence[Sheet]) -> None:
         return
     asked = _asked(sheet, place, "0")
     if asked.mine:
-        load_sheet(sheet, Any, asked.mine, sections=struct_of_kind(kind_of(sheet)))
+        load_sheet(sheet, Any, asked.mine, sections=struct_of_kind(system_kind(sheet)))
     _check_parts(asked, parts, Any)
 
 
@@ -66,7 +66,7 @@ def check_value(sheet: Sheet, place: str, text: str, parts: Sequence[Sheet]) -> 
 
 def _inner(sheet: Sheet, place: str) -> _Inner | None:
     """The device that a place is below, if it is below one."""
-    inner = INNER.get(kind_of(sheet))
+    inner = INNER.get(system_kind(sheet))
     return inner if inner and place.startswith(f"{inner.place}.") else None
 
 
@@ -86,7 +86,7 @@ def _check_device(inner: _Inner, sheet: Sheet, place: str, text: str, of_part: A
 
 def _asked(sheet: Sheet, place: str, text: str) -> _Asked:
     tree = tree_of(sheet)
-    if kind_of(sheet) != "composed":
+    if system_kind(sheet) != "composed":
         mine, below = split_overrides({place: text}, tree)
         return _Asked(mine, below, lambda error: below_dram(error, tree))
     mine, of_memories = split_memories({place: text}, tree)
@@ -95,8 +95,8 @@ def _asked(sheet: Sheet, place: str, text: str) -> _Asked:
 
 
 def _read(sheet: Sheet, overrides: Mapping[str, str]) -> None:
-    if kind_of(sheet) != "composed":
-        load_sheet(sheet, struct_of_kind(kind_of(sheet)), overrides)
+    if system_kind(sheet) != "composed":
+        load_sheet(sheet, struct_of_kind(system_kind(sheet)), overrides)
         return
     document = Document(sheet.path, sheet.text)
     for place, text in overrides.items():

@@ -131,7 +131,7 @@ def load_system(name: str, overrides: Mapping[str, str] | None = None, command: 
     """Read a system by name or path, with `--set` overrides by dotted place. command: `run` or `serve`; overrides that
     only other commands read are refused. Raises UserError."""
     sheet = read_sheet(find("systems", name))
-    check_read(kind_of(sheet), overrides or {}, command)
+    check_read(system_kind(sheet), overrides or {}, command)
     return resolve(sheet, overrides or {})
 
 
@@ -140,14 +140,14 @@ def resolve(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sh
 
     part: the text of a part by name, or by the path that `dram.part` comes to.
     """
-    check_read(kind_of(sheet), overrides)
+    check_read(system_kind(sheet), overrides)
     found = _resolved(sheet, overrides, part)
     check_used(found, overrides)
     return found
 
 
 def _resolved(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], Sheet]) -> System:
-    path, kind = Path(sheet.path), kind_of(sheet)
+    path, kind = Path(sheet.path), system_kind(sheet)
     if kind == "composed":
         from pimloom.arch.composition_load import compose
 
@@ -209,14 +209,14 @@ def _of_duplex(sheet: Sheet, overrides: Mapping[str, str]) -> System:
     return System(Path(sheet.path).stem, loaded.value, None, loaded.sources, duplex=duplex)
 
 
-def kind_of(sheet: Sheet) -> str:
+def system_kind(sheet: Sheet) -> str:
     """The kind of a system. Raises UserError if there is none such."""
     return choice_of(sheet, "kind", tuple(KINDS))
 
 
 def kind_named(name: str) -> str:
     """The kind of a system by name or path, whose other keys are not looked at. Raises UserError."""
-    return kind_of(read_sheet(find("systems", name)))
+    return system_kind(read_sheet(find("systems", name)))
 
 
 def below_dram(error: UserError, tree: dict[str, Any]) -> UserError:
@@ -267,7 +267,7 @@ def _lacks_pim(path: Path, device: str) -> str:
 
 def part_places(sheet: Sheet) -> list[str]:
     """The places at which a system names its parts."""
-    kind = kind_of(sheet)
+    kind = system_kind(sheet)
     if kind == "composed":
         from pimloom.arch.composition_load import part_places as of_memories
 

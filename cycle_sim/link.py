@@ -16,6 +16,7 @@ place, an all-gather within each domain.
 """
 
 from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple
 
 from pimloom.arch.link import Fabric, Link
@@ -51,6 +52,7 @@ def bits_ps(link: Link, n_bytes: int) -> int:
     return ceil_div(exact.numerator, exact.denominator)
 
 
+@lru_cache(maxsize=4096)  # layers of a step send the same sizes
 def send_ps(link: Link, n_bytes: int) -> int:
     """Time of a message of `n_bytes` from a device to its neighbour [ps]; 0 if it is empty."""
     return bits_ps(link, n_bytes) + latency_ps(link) if n_bytes else 0

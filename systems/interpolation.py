@@ -77,10 +77,10 @@ def error(
     return hypot(spread, left * float(off.mean()) / 6) / fsum((y * counts).tolist())
 
 
-def said(error: float | None) -> str:
+def error_note(error: float | None) -> str:
     """What to tell of the error of the time of decode, nothing where there is next to none.
 
-    >>> said(0.0123)
+    >>> error_note(0.0123)
     'the time of decode is interpolated, with a standard error of 1.2 %'
     """
     if error is None:

@@ -42,12 +42,12 @@ KINDS = {  # what an operator's name holds: its kind; the first that fits
 }
 
 
-def kind_of(operator: str) -> str:
+def operator_kind(operator: str) -> str:
     """The colour of an operator in a figure.
 
-    >>> kind_of("QKV partial sums and bias"), kind_of("all-reduce"), kind_of("LayerNorm 1")
+    >>> operator_kind("QKV partial sums and bias"), operator_kind("all-reduce"), operator_kind("LayerNorm 1")
     ('QKV and projection', 'links', 'norms, sums and others')
-    >>> kind_of("self_attn.kv_b_proj.k"), kind_of("mlp.down_proj"), kind_of("mlp.experts.combine")
+    >>> operator_kind("self_attn.kv_b_proj.k"), operator_kind("mlp.down_proj"), operator_kind("mlp.experts.combine")
     ('QKV and projection', 'FFN', 'links')
     """
     return next((kind for part, kind in KINDS.items() if part in operator), OTHER)

@@ -9,7 +9,7 @@ from math import floor, log10
 from typing import NamedTuple
 
 from pimloom.arch.units import PS_PER_MS, PS_PER_NS, PS_PER_S, PS_PER_US
-from pimloom.systems.operator_kinds import OTHER, kind_of
+from pimloom.systems.operator_kinds import OTHER, operator_kind
 
 COLOURS = {
     "attention": "#6f8fd0",
@@ -99,7 +99,7 @@ def _boxes(bars: Sequence[Bar], until_ps: int, scale: float, unit: str, per_unit
             times = f"{start / per_unit:,.6g} to {end / per_unit:,.6g} {unit}"
             took = f"{(end - start) / per_unit:,.4g} {unit}"
             width = max((min(end, until_ps) - start) * scale, 0.4)
-            yield Box(start * scale, width, kind_of(names[0]), f"{said}: {times}, {took}")
+            yield Box(start * scale, width, operator_kind(names[0]), f"{said}: {times}, {took}")
         joined = [bar] if bar else []
 
 
@@ -108,7 +108,7 @@ def _like(joined: Sequence[Bar], bar: Bar, scale: float) -> bool:
     before = joined[-1]
     gap = (bar.start_ps - before.end_ps) * scale
     thin = max(bar.end_ps - bar.start_ps, before.end_ps - before.start_ps) * scale < THIN_PX
-    return thin and abs(gap) < THIN_PX and kind_of(before.operator) == kind_of(bar.operator)
+    return thin and abs(gap) < THIN_PX and operator_kind(before.operator) == operator_kind(bar.operator)
 
 
 def _legend(kinds: Sequence[str], left: int) -> tuple[str, int]:

@@ -21,7 +21,7 @@ from pimloom.arch.policy import load_policy
 from pimloom.arch.system import load_part
 from pimloom.arch.table import compile_table
 from pimloom.cycle_sim.compiled import library
-from pimloom.cycle_sim.compiled.__main__ import OLD_DAYS, fill, make_all, tidy
+from pimloom.cycle_sim.compiled.__main__ import OLD_DAYS, compile_into, make_all, tidy
 from pimloom.cycle_sim.compiled.arguments import flatten
 from pimloom.cycle_sim.compiled.kernel import Entry, bind
 from pimloom.cycle_sim.compiled.sealed import own_key, write_sealed
@@ -183,7 +183,7 @@ def test_a_wheel_takes_nothing_from_the_cache(tmp_path, monkeypatch):
     monkeypatch.setattr(
         library, "_compile", lambda file, *asked: write_sealed(file, b"fresh" + code, own_key(file.parent))
     )
-    fill(tmp_path)
+    compile_into(tmp_path)
     (made,) = tmp_path.iterdir()
     assert library.read_code(made) is None
     monkeypatch.setattr(library, "MADE", tmp_path)
@@ -194,7 +194,7 @@ def test_a_wheel_is_not_made_where_others_can_write(tmp_path, monkeypatch):
     tmp_path.chmod(0o777)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with pytest.raises(UserError, match="^others can write to .*; set TMPDIR to a private folder"):
-        fill(tmp_path)
+        compile_into(tmp_path)
 
 
 def test_a_wheels_kernel_that_is_cut_off_is_made_in_the_cache(tmp_path, monkeypatch):

@@ -4,8 +4,8 @@ import pytest
 
 from pimloom.arch.duplex import load_duplex
 from pimloom.arch.llm import load_llm
+from pimloom.cycle_sim.link import all_reduce
 from pimloom.systems.devices.duplex.layers import Processors
-from pimloom.systems.devices.duplex.links import all_reduce
 from pimloom.systems.devices.duplex.memory import BANK, LOGIC, XPU, IdealDram
 from pimloom.systems.devices.duplex.room import block_bytes, expert_bytes, requests_that_fit
 
@@ -35,9 +35,9 @@ def test_projections_of_mixtral() -> None:
 )
 def test_all_reduces(batch: int, devices: int, reduces: int, us: float) -> None:
     """Mixtral and, in the last row, GLaM: both 4096 wide."""
-    found = all_reduce(DEVICE.spec.links, [2 * batch * 4096], devices)
-    assert 1e6 * reduces * found.time_s == pytest.approx(us, rel=1e-3)
-    assert found.node_bytes == devices * 2 * (devices - 1) * 2 * batch * 4096 / devices
+    found = all_reduce(DEVICE.spec.links.fabric(), 2 * batch * 4096, devices)
+    assert 1e-6 * reduces * found.ps == pytest.approx(us, rel=1e-3)
+    assert found.near_bytes == devices * 2 * (devices - 1) * 2 * batch * 4096 / devices
 
 
 def test_a_layer_takes_the_larger_of_arithmetic_and_memory() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pimloom.systems.devices.cent.asked import simulated_contexts
 from pimloom.systems.devices.cent.outcome import shares
-from pimloom.systems.interpolation import chosen, error, said, weights
+from pimloom.systems.interpolation import chosen, error, error_note, weights
 
 
 def error_of(contexts, at, values):
@@ -96,10 +96,10 @@ def test_error_of_a_curve():
 
 
 def test_what_is_told():
-    assert said(0.0) == said(0.0004) == ""
-    assert said(0.031) == "the time of decode is interpolated, with a standard error of 3.1 %"
-    assert said(0.42).endswith(" 42 %") and said(1.5).endswith(" 150 %")
-    assert "too few iterations" in said(None)
+    assert error_note(0.0) == error_note(0.0004) == ""
+    assert error_note(0.031) == "the time of decode is interpolated, with a standard error of 3.1 %"
+    assert error_note(0.42).endswith(" 42 %") and error_note(1.5).endswith(" 150 %")
+    assert "too few iterations" in error_note(None)
 
 
 @given(st.integers(1, 5000), st.integers(1, 700), st.booleans())

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pimloom.arch.llm import load_llm
-from pimloom.systems.operator_kinds import KINDS, OTHER, kind_of
+from pimloom.systems.operator_kinds import KINDS, OTHER, operator_kind
 from pimloom.systems.timeline_svg import COLOURS
 from pimloom.workload.batch import Batch
 from pimloom.workload.derive import ops
@@ -20,7 +20,7 @@ OUTSIDE = {"embedding", "sampling"}
 @pytest.mark.parametrize("tp", [1, 2])
 def test_operators_have_the_kind_of_their_work(model: str, tp: int) -> None:
     for op in ops(load_llm(model), Batch.decode([8]), Shard(tp=tp)):
-        kind = kind_of(op.name)
+        kind = operator_kind(op.name)
         if op.kind in LINKS:
             wanted = "links"
         elif op.kind in OUTSIDE or op.name.startswith("lm_head"):
@@ -37,7 +37,7 @@ def test_operators_have_the_kind_of_their_work(model: str, tp: int) -> None:
 
 
 def test_names_beyond_the_operators_of_a_model() -> None:
-    assert kind_of("self_attn.attention") == "attention"
+    assert operator_kind("self_attn.attention") == "attention"
     links = ("mlp.experts.dispatch", "mlp.experts.combine", "lm_head.all_gather", "mlp.all_reduce")
-    assert {kind_of(name) for name in links} == {"links"}
+    assert {operator_kind(name) for name in links} == {"links"}
     assert set(COLOURS) == {*KINDS.values(), OTHER} and len(set(COLOURS.values())) == len(COLOURS)

@@ -81,7 +81,7 @@ def test_prompts_alone_take_what_the_fit_says():
     each = [19.93 + 6.269e-4 * (55 + k) + 0.03851 for k in (1, 2, 3)]
     link_ms = 55 * 2 * 40 * 5120 * 2 * 8 / 2400e6 + 600e-6
     assert served[0].completion - served[0].first_token == pytest.approx((sum(each) + link_ms) * 1e9, rel=1e-3)
-    both = distserving.together(OF_13B, PROFILED, 1, 0.001, 2)
+    both = distserving.colocated_requests(OF_13B, PROFILED, 1, 0.001, 2)
     assert both[0].first_token - both[0].arrival == round((15.752 + 0.10036 * 55 + 5.769e-6 * 55**2) * 1e9)
 
 

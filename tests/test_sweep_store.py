@@ -232,7 +232,8 @@ def test_a_merge_leaves_a_damaged_file_where_it_is(tmp_path):
 def test_a_hostile_folder_is_no_traceback(tmp_path):
     import pyarrow as pa
 
-    from pimloom.sweeping.store.segment_file import Name, digest, encode
+    from pimloom.arch.digest import hex_digest
+    from pimloom.sweeping.store.segment_file import Name, encode
 
     store, rows = open_store(tmp_path), tmp_path / "rows"
     store.append([row(0)])
@@ -243,7 +244,7 @@ def test_a_hostile_folder_is_no_traceback(tmp_path):
     store.append([row(1)])
 
     def plant(number: int, data: bytes) -> None:
-        (rows / str(Name(0, "f" * 16, number, digest(data)))).write_bytes(data)
+        (rows / str(Name(0, "f" * 16, number, hex_digest(data)))).write_bytes(data)
 
     plant(0, b"no Parquet")
     plant(1, encode(pa.table({"x": [1]}), "point"))

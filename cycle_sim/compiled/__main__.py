@@ -32,7 +32,7 @@ def make_all() -> int:
     return len(jobs)
 
 
-def fill(folder: Path) -> None:
+def compile_into(folder: Path) -> None:
     """Compile all kernels afresh, into a folder of a wheel: nothing comes from a cache. Raises UserError if others can
     write to temporary files."""
     with TemporaryDirectory() as fresh, patch.dict(os.environ, PIMLOOM_CACHE=fresh):
@@ -59,4 +59,4 @@ def tidy(folder: Path, known: set[Path], numba: str) -> None:
 
 
 if __name__ == "__main__":
-    fill(Path(sys.argv[1])) if len(sys.argv) > 1 else make_all()
+    compile_into(Path(sys.argv[1])) if len(sys.argv) > 1 else make_all()

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from pimloom.arch.cache import cache_folder
 from pimloom.arch.error import UserError
 from pimloom.cycle_sim.compiled.arguments import RESULTS
-from pimloom.cycle_sim.compiled.sealed import AS_IT_IS, open_sealed, own_key, remove, write_sealed
+from pimloom.cycle_sim.compiled.sealed import AS_IT_IS, open_sealed, own_key, remove_sealed, write_sealed
 
 PACKAGE = Path(__file__).parents[2]
 MADE = Path(__file__).parent / "made"  # in a wheel
@@ -74,7 +74,7 @@ def make(file: Path, name: str, kinds: Sequence[str]) -> None:
         with _alone(Path(f"{file}.lock")):
             if not is_whole(file):
                 damaged = os.path.lexists(file)
-                remove(file)
+                remove_sealed(file)
                 _compile(file, name, kinds, damaged)
     except OSError as error:
         where = f"cannot keep compiled kernels in {file.parent}"
@@ -85,7 +85,7 @@ def make(file: Path, name: str, kinds: Sequence[str]) -> None:
 def _alone(lock: Path) -> Iterator[None]:
     """Inside, no other process holds this lock; its file goes behind."""
     if lock.is_symlink() or lock.is_dir():
-        remove(lock)
+        remove_sealed(lock)
     held = os.open(lock, AS_IT_IS | os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)

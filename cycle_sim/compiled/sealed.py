@@ -40,7 +40,7 @@ def _seal(name: str, code: bytes, key: bytes) -> bytes:
     return blake2b(name.encode() + b"\0" + code, key=key, digest_size=SEAL_BYTES).digest()
 
 
-def remove(file: Path) -> None:
+def remove_sealed(file: Path) -> None:
     """Remove a file, or a folder in its place."""
     import shutil
 
@@ -62,7 +62,7 @@ def own_key(folder: Path) -> bytes:
         fcntl.flock(held, fcntl.LOCK_EX)
         if (key := _key_in(file)) is None:
             key = os.urandom(KEY_BYTES)
-            remove(file)
+            remove_sealed(file)
             write_atomic(file, key, own=True)
         return key
     finally:

@@ -7,7 +7,7 @@ from pimloom.reports.page import Figure
 from pimloom.reports.spans import Span, spans
 from pimloom.systems.devices.run import Run
 from pimloom.systems.devices.shown import Shown, until_ps
-from pimloom.systems.operator_kinds import kind_of
+from pimloom.systems.operator_kinds import operator_kind
 from pimloom.systems.timeline import Event, Track, trace_json
 
 
@@ -31,7 +31,7 @@ def _figure(title: str, shown: Sequence[Shown], of: Callable[[Shown], Run | None
         for resource in dict.fromkeys(span.resource for span in run.spans):
             mine = [span for span in run.spans if span.resource == resource and span.start_ps < until]
             rows[f"{system}: {resource}"] = [
-                Span(s.start_ps / PS_PER_US, min(s.end_ps, until) / PS_PER_US, kind_of(s.operator)) for s in mine
+                Span(s.start_ps / PS_PER_US, min(s.end_ps, until) / PS_PER_US, operator_kind(s.operator)) for s in mine
             ]
     whole = ", ".join(f"{system} {run.end_ps / PS_PER_US:,.0f} µs" for system, run in runs.items())
     caption = f"Until {until / PS_PER_US:,.4g} µs. The whole step: {whole}."

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 from pimloom.arch.duplex import Duplex, load_duplex
 from pimloom.arch.llm import LlmSpec, load_llm
-from pimloom.arch.units import BYTES_PER_GB, FLOP_PER_TFLOP, S_PER_US
+from pimloom.arch.units import BYTES_PER_GB, FLOP_PER_TFLOP, S_PER_PS, S_PER_US
+from pimloom.cycle_sim.link import all_reduce
 from pimloom.energy.duplex import COLUMN_BITS, COLUMN_PJ
 from pimloom.mappers.experts import alone, busiest_to_xpu, contiguous, idlest_to_pim, optimum, read_units
 from pimloom.reports.duplex.measured import rows_of
 from pimloom.reports.reproduction import compared
 from pimloom.systems.devices.duplex.layers import ELEMENT_BYTES, Processors
-from pimloom.systems.devices.duplex.links import all_reduce
 from pimloom.systems.devices.duplex.memory import XPU, IdealDram
 from pimloom.systems.devices.duplex.room import block_bytes, expert_bytes, requests_that_fit
 from pimloom.systems.devices.duplex.variants import ESTIMATED_SHARE
@@ -67,8 +67,8 @@ def _ideal(device: Duplex, mixtral: LlmSpec, glam: LlmSpec) -> Iterator[tuple[st
 
     def messages(llm: LlmSpec, batch: int, devices: int, of_experts: int) -> float:
         """Two all-reduces of a layer, and one more of those whose experts are cut."""
-        one = all_reduce(device.spec.links, [ELEMENT_BYTES * batch * llm.hidden_size], devices)
-        return (2 * llm.num_hidden_layers + of_experts) * one.time_s / S_PER_US
+        one = all_reduce(device.spec.links.fabric(), ELEMENT_BYTES * batch * llm.hidden_size, devices)
+        return (2 * llm.num_hidden_layers + of_experts) * one.ps * S_PER_PS / S_PER_US
 
     for batch, devices in ((32, 4), (32, 8), (64, 4)):
         yield f"messages, Mixtral {batch}, {devices} devices", messages(mixtral, batch, devices, 0)

@@ -14,7 +14,7 @@ from pimloom.reports.figures import stacked_bars
 from pimloom.reports.page import Card, Column, Figure, Notes, Page, Section, TableData, render
 from pimloom.reports.served.curves import Over, curves, percentiles
 from pimloom.reports.served.tables import facts, limits, times
-from pimloom.reports.terminal.online import pricing_said
+from pimloom.reports.terminal.online import pricing_lines
 from pimloom.systems.serving.results.outcome import Online, Spread
 
 FILES = ("index.html", "results.json")
@@ -235,6 +235,6 @@ def _energy(found: Online, over: Over) -> Iterator[Figure | TableData]:
 
 def _notes(found: Online) -> Iterator[str]:
     yield f"Requests: {found.workload['note']}."
-    yield from (f"{said[0].upper()}{said[1:]}." for said in pricing_said(found.pricing))
+    yield from (f"{said[0].upper()}{said[1:]}." for said in pricing_lines(found.pricing))
     for name, value in found.transforms.items():
         yield f"{name.replace('_', ' ')}: {value}"

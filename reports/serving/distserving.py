@@ -46,7 +46,9 @@ def requests_at(rate: float, number: int) -> list[LiveRequest]:
     return [LiveRequest(*one) for one in each]
 
 
-def together(of: Study, engine: Engine, devices: int, rate: float, number: int = LEAST_REPEATED) -> list[LiveRequest]:
+def colocated_requests(
+    of: Study, engine: Engine, devices: int, rate: float, number: int = LEAST_REPEATED
+) -> list[LiveRequest]:
     """vLLM v0 on one copy: prompts first, never mixed with decode."""
     requests, blocks = requests_at(rate, number), Blocks(of.blocks(devices), data.BLOCK)
     rules = VllmV0(blocks, blocks.total // WATERMARK, data.VLLM_REQUESTS, data.VLLM_TOKENS)
@@ -127,19 +129,19 @@ def small() -> Iterator[Row]:
     mine = goodput(lambda rate, n: apart(of, rate, n), of.devices, limits)
     yield row("DistServe", "goodput of a device", mine, "no figure", "secondary", unit="requests/s",
               machine=_said(of, limits))  # fmt: skip
-    base = goodput(lambda rate, n: together(of, of.vllms, 1, rate, n), 1, limits)
+    base = goodput(lambda rate, n: colocated_requests(of, of.vllms, 1, rate, n), 1, limits)
     run = data.RUNS["vLLM"]  # fewer than nine of ten held the limits
     yield gain("over vLLM on one device as it was measured", mine, run.rate, "up to 4.48", "paper", _said(of, limits),
                checked=True, below=True)  # fmt: skip
     yield gain("over vLLM on one device, each by its own fit", mine, base, "no figure", "derived", _said(of, limits),
                checked=False)  # fmt: skip
-    base = goodput(lambda rate, n: together(of, data.PROFILED, 1, rate, n), 1, limits)
+    base = goodput(lambda rate, n: colocated_requests(of, data.PROFILED, 1, rate, n), 1, limits)
     yield gain("the same, vLLM's prompts as first profiled, 1.5 times as fast", mine, base, "no figure", "derived",
                _said(of, limits), checked=False)  # fmt: skip
     mine = goodput(lambda rate, n: apart(of, rate, n), of.devices, data.SEARCHED)
     yield row("DistServe", "goodput of a device", mine, f"{data.README}", "secondary", unit="requests/s",
               machine=_said(of, data.SEARCHED))  # fmt: skip
-    base = goodput(lambda rate, n: together(of, of.vllms, 2, rate, n), 2, data.SEARCHED)
+    base = goodput(lambda rate, n: colocated_requests(of, of.vllms, 2, rate, n), 2, data.SEARCHED)
     yield gain("over vLLM on two devices, each by its own fit", mine, base, "1.02, simulated", "derived",
                _said(of, data.SEARCHED), checked=False)  # fmt: skip
 
@@ -151,7 +153,7 @@ def large() -> Iterator[Row]:
     yield row("DistServe", "goodput of a device", mine, "no figure", "secondary", unit="requests/s",
               machine=_said(of, limits))  # fmt: skip
     for what, engine in (("each by its own fit", of.vllms), ("both by DistServe's fit", of.theirs)):
-        base = goodput(lambda rate, n, engine=engine: together(of, engine, of.vllm, rate, n), of.vllm, limits)  # type: ignore[misc]
+        base = goodput(lambda rate, n, engine=engine: colocated_requests(of, engine, of.vllm, rate, n), of.vllm, limits)  # type: ignore[misc]
         checked = engine is of.vllms
         yield gain(f"over vLLM on {of.vllm} devices, {what}", mine, base, "up to 4.48" if checked else "no figure",
                    "paper" if checked else "derived", _said(of, limits), checked=checked)  # fmt: skip
@@ -162,8 +164,8 @@ def beside() -> Iterator[Row]:
     of, rate = OF_13B, 2.0
     served = {
         "DistServe": apart(of, rate * of.devices),
-        "vLLM on two": together(of, of.vllms, 2, 2 * rate),
-        "vLLM on one": together(of, of.vllms, 1, rate),
+        "vLLM on two": colocated_requests(of, of.vllms, 2, 2 * rate),
+        "vLLM on one": colocated_requests(of, of.vllms, 1, rate),
     }
     for name, some in served.items():
         yield row("DistServe", f"{name}: requests within 200 and 100 ms at {rate:g}/s a device",
@@ -173,7 +175,8 @@ def beside() -> Iterator[Row]:
     yield from _measured("DistServe on three devices", apart(of, run.rate, run.requests), run)
     run = data.RUNS["vLLM"]
     for name, engine in (("", of.vllms), (", prompts as first profiled", data.PROFILED)):
-        yield from _measured(f"vLLM on one device{name}", together(of, engine, 1, run.rate, run.requests), run)
+        requests = colocated_requests(of, engine, 1, run.rate, run.requests)
+        yield from _measured(f"vLLM on one device{name}", requests, run)
 
 
 def _measured(what: str, served: Sequence[LiveRequest], run: Measured) -> Iterator[Row]:

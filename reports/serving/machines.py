@@ -14,7 +14,7 @@ from pimloom.systems.serving.online.asked import requests_of, within_positions
 from pimloom.systems.serving.online.prepared import prepared
 from pimloom.systems.serving.online.running import Service, serve_online
 from pimloom.systems.serving.options.wanted import Wanted
-from pimloom.systems.serving.results.goodput import SHARE, RateTrials, Trial, steady
+from pimloom.systems.serving.results.goodput import SHARE, RateTrials, Trial, served_steadily
 from pimloom.workload.requests.table import Requests, repeated
 
 HERE = Path(__file__).parent
@@ -129,7 +129,7 @@ class Served:
             lambda times: repeated(self.requests, times),
             lambda some, progress: serve_online(by, some, progress, tried=True),
         )
-        return self._told(copies, steady(stream, load))
+        return self._told(copies, served_steadily(stream, load))
 
     def _told(self, copies: int, trial: Trial) -> Point:
         machine, load, found = self.machine, trial.rate, trial.told()

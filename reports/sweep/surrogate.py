@@ -26,7 +26,7 @@ TINY = 1e-30
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Sensitivity:
     """Indices with 95 % intervals: (axes,) and (axes, 2); the share of the variance that the fit explains.
 
     together: whether the fit has terms of two axes; without them `total` is `main`. left_out: pairs of axes whose
@@ -44,7 +44,7 @@ class Estimate:
 
 def estimate(
     axes: Sequence[tuple[np.ndarray, bool]], codes: np.ndarray, values: np.ndarray
-) -> Estimate | tuple[int, ...]:
+) -> Sensitivity | tuple[int, ...]:
     """Estimated indices; if there are none, the axes that cannot be separated, no axes if points are too few.
 
     axes: for each axis its levels and whether they are numbers. codes: (n, axes), places among the levels.
@@ -88,7 +88,7 @@ def estimate(
     total, total_range = _spread(parts @ belongs.T / whole)
     explained, _ = _spread(parts.sum(axis=1, keepdims=True) / whole)
     together = max(map(len, owners)) > 1
-    return Estimate(main, total, main_range, total_range, float(explained[0]), together, left_out)
+    return Sensitivity(main, total, main_range, total_range, float(explained[0]), together, left_out)
 
 
 def _spread(shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ from pimloom.mappers.interleave import Stage, stages_of
 from pimloom.reports.compare.cells import cells_line
 from pimloom.reports.terminal.tables import show_line, show_rows
 from pimloom.systems.devices.npu_pim.served import LayerKind, Served
-from pimloom.systems.interpolation import said
+from pimloom.systems.interpolation import error_note
 from pimloom.systems.serving.decoding import Decoded
 
 PROMPTS_ARE_THERE = "prompts: not computed: their keys and values are taken as there"
@@ -187,7 +187,7 @@ def show_decoded(found: Decoded, of_energy: str | None = None) -> None:
         f"{counted(found.requests_finished, 'request')} finished; {counted(found.preemptions, 'preemption')}"
         + (f"; {counted(read, 'iteration')} interpolated, not simulated: an approximation" if read else "")
     )
-    if of_time := said(found.interpolation_error):
+    if of_time := error_note(found.interpolation_error):
         show_line(of_time)
     _show_joules(found, of_energy)
 

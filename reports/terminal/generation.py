@@ -4,7 +4,7 @@ from pimloom.arch.name_units import counted, some_layers
 from pimloom.arch.units import J_PER_MJ, S_PER_MS, S_PER_US
 from pimloom.reports.compare.cells import cells_line
 from pimloom.reports.terminal.tables import show_line
-from pimloom.systems.interpolation import said
+from pimloom.systems.interpolation import error_note
 from pimloom.systems.serving.generation import Generated
 
 
@@ -30,7 +30,7 @@ def show_generated(found: Generated, of_energy: str | None = None) -> None:
         f"{counted(found.prompt_iterations, 'iteration')} of prompts, {found.decode_iterations:,} of decode; "
         f"{counted(found.simulated_iterations, 'different one')} simulated"
     )
-    if of_time := said(found.interpolation_error):
+    if of_time := error_note(found.interpolation_error):
         show_line(of_time)
     if found.energy_j is None or found.energy_per_token_j is None or found.prompt_energy_j is None:
         show_line(of_energy or "no energy: the system or its part does not give what it needs")

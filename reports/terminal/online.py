@@ -5,7 +5,7 @@ from pimloom.arch.units import J_PER_MJ, S_PER_MS
 from pimloom.reports.compare.cells import cells_line
 from pimloom.reports.terminal.tables import show_line, show_rows
 from pimloom.systems.serving.pricing.sampling import KindError, Pricing
-from pimloom.systems.serving.results.backlog import said as trend
+from pimloom.systems.serving.results.backlog import trend_text
 from pimloom.systems.serving.results.goodput import Goodput, shown
 from pimloom.systems.serving.results.outcome import Attained, Online
 from pimloom.workload.requests.statistics import Statistics
@@ -51,7 +51,7 @@ def show_goodput(found: Goodput) -> None:
         f"{found.share:.0%} of requests hold the limits up to {found.goodput_per_s:,.3f}/s ({end}): "
         f"{found.goodput_per_s_per_device:,.3f}/s per device{per_j}"
     )
-    for said in pricing_said(found.pricing) if found.pricing else ():
+    for said in pricing_lines(found.pricing) if found.pricing else ():
         show_line(said)
 
 
@@ -80,7 +80,7 @@ def show_online(found: Online) -> None:
         shares = ", ".join(f"{what} {share:.1%}" for what, share in found.utilisation.items())
         show_line(f"utilisation: {shares}")
     if found.backlog is not None:
-        show_line(f"backlog: {trend(found.backlog)}")
+        show_line(f"backlog: {trend_text(found.backlog)}")
     _show_memory(found)
     if found.beside is not None:
         beside = found.beside
@@ -91,7 +91,7 @@ def show_online(found: Online) -> None:
     if found.accepted_share is not None:
         told = "" if found.tokens_per_step is None else f": {found.tokens_per_step:,.3f} tokens a step and request"
         show_line(f"{found.accepted_share:.1%} of the drafts that were checked were right{told}")
-    for said in pricing_said(found.pricing):
+    for said in pricing_lines(found.pricing):
         show_line(said)
     if found.slo:
         show_line(_slo(found.slo))
@@ -168,7 +168,7 @@ def _show_memory(found: Online) -> None:
         )
 
 
-def pricing_said(found: Pricing) -> list[str]:
+def pricing_lines(found: Pricing) -> list[str]:
     """Sentences on what was simulated, and on the errors of interpolated prices."""
     if found.exact:
         return [f"{counted(found.simulated, 'different iteration')} simulated, no price is interpolated"]
@@ -176,7 +176,7 @@ def pricing_said(found: Pricing) -> list[str]:
     if found.bounds is None or found.error is None:
         return [f"{said}; their error is not known (--sample 0)"]
     energy = "" if found.energy_error is None else f", of their energy {found.energy_error:+.2%}"
-    kinds = [f"{kind}: {kind_said(error)}" for kind, error in found.kinds.items()]
+    kinds = [f"{kind}: {kind_error_text(error)}" for kind, error in found.kinds.items()]
     named = ", ".join(f"{RESULTS[name]} {bound:.2%}" for name, bound in found.bounds.items())
     beyond = f"errors of prices may exceed the {found.limit:.2%} of --price-error; take --exact, or a larger limit"
     return [
@@ -187,7 +187,7 @@ def pricing_said(found: Pricing) -> list[str]:
     ]
 
 
-def kind_said(error: KindError) -> str:
+def kind_error_text(error: KindError) -> str:
     """The errors of prices of a kind of phase, in words."""
     if error.exact:
         return "each simulated"

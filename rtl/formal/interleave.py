@@ -171,7 +171,7 @@ def whole(w: Watch) -> Iterator[Value]:
     yield ~w.begins | ~w.npu.busy & ~w.pim.busy
 
 
-def bounded(w: Watch) -> Iterator[Value]:
+def bounded_stages(w: Watch) -> Iterator[Value]:
     """Where a unit takes at most `limit` clocks, so does every stage; there are as many stages as layers and
     sub-batches ask for, and then `done` comes: 3 a layer, or of n > 1 sub-batches n a layer and two."""
     q, total = w.controller, _stages_of(w.controller.sub_batches, w.all)
@@ -278,7 +278,7 @@ def claims(sub_batches: int) -> dict[str, Claim]:
         "units": Claim(units, units_seen, (Heedless, *shared), lemma),
         "order": Claim(order, order_seen, (Stuck, Hasty), lemma),
         "whole": Claim(whole, whole_seen, (Short,), lemma),
-        "bounded": Claim(bounded, bounded_seen, (Deaf, Stuck), lemma),
+        "bounded": Claim(bounded_stages, bounded_seen, (Deaf, Stuck), lemma),
     }
 
 

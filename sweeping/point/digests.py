@@ -1,11 +1,11 @@
 """Digests of everything that decides the row of a point."""
 
-import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from pimloom.arch.digest import hex_digest
 from pimloom.sweeping.definition.sweep import SYSTEM, WORKLOAD, Scalar
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def key_of(base: "Base", point: Mapping[str, Scalar]) -> str:
     """Digest of all that decides the row of a point, 32 hex digits: equal keys, equal rows."""
-    return digest((digest_of(base, point), sorted(point.items())))
+    return value_digest((digest_of(base, point), sorted(point.items())))
 
 
 def digest_of(base: "Base", point: Mapping[str, Scalar]) -> str:
@@ -26,7 +26,8 @@ def digest_of(base: "Base", point: Mapping[str, Scalar]) -> str:
         return digest_of(*base.of(point)) if point.get(SYSTEM) in base.systems else ""
     names = tuple(point.get(place) for place in base.named)
     if (found := base.digests.get(names)) is None:
-        found = base.digests[names] = digest((base.head, _behind(base, dict(zip(base.named, names, strict=True)))))
+        behind = _behind(base, dict(zip(base.named, names, strict=True)))
+        found = base.digests[names] = value_digest((base.head, behind))
     return found
 
 
@@ -52,6 +53,6 @@ def _behind(base: "Base", point: Mapping[str, Any]) -> list[Any]:
     return behind
 
 
-def digest(value: Any) -> str:
+def value_digest(value: Any) -> str:
     """32 hex digits of a value; no digest depends on the order of a mapping."""
-    return hashlib.blake2b(msgspec.json.encode(value, order="sorted"), digest_size=16).hexdigest()
+    return hex_digest(msgspec.json.encode(value, order="sorted"))

@@ -10,11 +10,11 @@ import msgspec
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.load import Sheet, read_sheet, tree_of
-from pimloom.arch.system import System, find, kind_of, part_places, part_sheet, resolve
+from pimloom.arch.system import System, find, part_places, part_sheet, resolve, system_kind
 from pimloom.sweeping.definition.sweep import SYSTEM, WORKLOAD, Axis, Scalar, Sweep
 from pimloom.sweeping.point import serving
 from pimloom.sweeping.point.code import code_digest
-from pimloom.sweeping.point.digests import digest
+from pimloom.sweeping.point.digests import value_digest
 from pimloom.sweeping.point.linked import Linked, linked_of
 from pimloom.sweeping.point.requests import Given, read_given
 from pimloom.sweeping.point.results import Column, columns_of
@@ -55,17 +55,18 @@ class Base(msgspec.Struct, frozen=True, dict=True):
     def head(self) -> str:
         """Digest of what decides a result in all points alike."""
         drawn = self.seed if self.served or "requests" in {*self.workload, *self._axes} else None
-        return digest((self.system.text, self.set, self.workload, self.units, self.types, drawn, self.code))
+        return value_digest((self.system.text, self.set, self.workload, self.units, self.types, drawn, self.code))
 
     @cached_property
     def choices(self) -> dict[str, dict[str, str]]:
         """Key of the workload, or place -> name -> digest of what stands behind the name."""
-        texts = {name: digest(sheet.text) for name, sheet in self.parts.items()}
+        texts = {name: value_digest(sheet.text) for name, sheet in self.parts.items()}
         parts = {place: {name: texts[name] for name in names} for place, names in self.parts_at.items()}
-        models = {name: digest(model.decisive() | {"name": model.name}) for name, model in self.models.items()}
-        requests = {name: digest(given) for name, given in self.requests.items()}
+        models = {name: value_digest(model.decisive() | {"name": model.name}) for name, model in self.models.items()}
+        requests = {name: value_digest(given) for name, given in self.requests.items()}
         if self.served:
-            return parts | {"model": models, "trace": {name: digest(trace) for name, trace in self.traces.items()}}
+            traces = {name: value_digest(trace) for name, trace in self.traces.items()}
+            return parts | {"model": models, "trace": traces}
         return parts | {"model": models, "requests": requests}
 
     @cached_property
@@ -196,7 +197,7 @@ def base_of(sweep: Sweep) -> Base:
     if "=" in sweep.system:
         raise UserError(f"system {sweep.system}: expected one; pools of several are a key, workload.pools")
     sheet = read_sheet(find("systems", sweep.system))
-    kind = kind_of(sheet)
+    kind = system_kind(sheet)
     _check_device(kind, sweep, sheet)
     values, parts = _values(sweep), {place: _parts(sheet, sweep, place) for place in part_places(sheet)}
     served = serving.is_served(values)

@@ -6,7 +6,6 @@ included, which the checksums of Parquet's pages do not cover.
 """
 
 import errno
-import hashlib
 import os
 import re
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pimloom.arch.digest import hex_digest
 from pimloom.arch.inputs import note
 from pimloom.arch.units import MIB
 from pimloom.sweeping.store.columns import BYTES, TEXT, TYPES
@@ -52,11 +52,6 @@ def parsed(name: str) -> Name | None:
     return Name(int(match[1]), match[2], int(match[3]), match[4]) if match else None
 
 
-def digest(data: bytes) -> str:
-    """32 hex digits."""
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
-
-
 def encode(table: pa.Table, key: str) -> bytes:
     """The table as Parquet. Every type in it is one of `columns.TYPES`, which Parquet gives back as they were."""
     out = pa.BufferOutputStream()
@@ -73,7 +68,7 @@ def read(path: Path, key: str, columns: Sequence[str] | None = None) -> pa.Table
     if name is None:
         raise Damage("is not a file of this store")
     data = _bytes(path)
-    if digest(data) != name.digest:
+    if hex_digest(data) != name.digest:
         raise Damage("is damaged: its bytes are not those that were written")
     try:
         file = pq.ParquetFile(pa.BufferReader(data))

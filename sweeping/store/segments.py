@@ -15,11 +15,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from pimloom.arch.digest import hex_digest
 from pimloom.arch.error import UserError, one_line
 from pimloom.arch.units import MIB
 from pimloom.sweeping.store.columns import table_of, united
 from pimloom.sweeping.store.durable import make_folder, put, remove_left_overs
-from pimloom.sweeping.store.segment_file import Damage, Name, Vanished, digest, encode, parsed, read
+from pimloom.sweeping.store.segment_file import Damage, Name, Vanished, encode, parsed, read
 
 _MERGED_AT_ONCE = 16
 _LARGEST_MERGED_BYTES = 32 * MIB
@@ -99,7 +100,7 @@ class Segments:
 
     def _write(self, table: pa.Table, level: int) -> None:
         data = encode(table, self.key)
-        name = str(Name(level, self._writer, self._written, digest(data)))
+        name = str(Name(level, self._writer, self._written, hex_digest(data)))
         self._written += 1
         put(self.folder / name, data)
         self._seen.add(name)

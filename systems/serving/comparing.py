@@ -312,7 +312,7 @@ def notes(
                 alike.setdefault(said, []).append(system.name)
     for system, row in zip(systems, found, strict=True):
         told = row.energy_by_cell is not None
-        for note in (energy_note(system, row.tp or 1, told=told), interpolation.said(row.interpolation_error)):
+        for note in (energy_note(system, row.tp or 1, told=told), interpolation.error_note(row.interpolation_error)):
             if note and row.reason is None:
                 alike.setdefault(note, []).append(system.name)
         chosen = routing_notes(system, llm, wanted.batch) if row.reason is None else []

@@ -6,14 +6,14 @@ from typing import Any
 from pimloom.arch.document import short
 from pimloom.arch.error import UserError
 from pimloom.workload.requests.csv_file import whole_number
-from pimloom.workload.requests.formats import OUTPUT_IDS, Format
+from pimloom.workload.requests.formats import OUTPUT_IDS, RequestFormat
 from pimloom.workload.requests.trace_file import LONGEST
 
 TOKENS = "input_tok_ids"  # a prompt as its tokens
 Rows = Sequence[tuple[str, dict[str, Any]]]  # place of each, and its cells
 
 
-def check_rows(form: Format, table: Rows, prompt: Sequence[int], output: Sequence[int]) -> None:
+def check_rows(form: RequestFormat, table: Rows, prompt: Sequence[int], output: Sequence[int]) -> None:
     """Raise UserError for the first row that contradicts itself, or has another one's number."""
     seen = dict[str, str]()
     for (place, row), p, n in zip(table, prompt, output, strict=True):
@@ -34,7 +34,7 @@ def _equal(place: str, name: str, text: str, value: int, why: str) -> None:
         raise UserError(f"{place}: {name}: expected {value:,}, {why}, got {found:,}")
 
 
-def _check_shared(form: Format, place: str, row: dict[str, Any], prompt: int) -> None:
+def _check_shared(form: RequestFormat, place: str, row: dict[str, Any], prompt: int) -> None:
     """What of a prompt is equal to others' is no longer than the prompt, and is said for all of it."""
     if form.identity:
         name, tokens = form.identity

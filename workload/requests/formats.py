@@ -8,7 +8,7 @@ OUTPUT_IDS = "output_tok_ids"  # of generated tokens
 DATE = 0  # instead of a unit: dates and times, or seconds
 
 
-class Format(NamedTuple):
+class RequestFormat(NamedTuple):
     """time, prompt, output: names of columns; unit: of times [ps]; others: what else is there, and not read; optional:
     what else may be there; failed: whether rows without output are failures, which are left out; sorted: whether rows
     come in the order of their times; identity: the
@@ -41,37 +41,37 @@ class Format(NamedTuple):
 
 
 CSV = (
-    Format("pimloom", "timestamp", DATE, "prompt_tokens", "output_tokens"),
-    Format("Azure", "TIMESTAMP", DATE, "ContextTokens", "GeneratedTokens", optional=("NumImages",)),
-    Format(
+    RequestFormat("pimloom", "timestamp", DATE, "prompt_tokens", "output_tokens"),
+    RequestFormat("Azure", "TIMESTAMP", DATE, "ContextTokens", "GeneratedTokens", optional=("NumImages",)),
+    RequestFormat(
         "BurstGPT", "Timestamp", PS_PER_S, "Request tokens", "Response tokens", ("Model", "Log Type"),
         optional=("Session ID", "Elapsed time"), failed=True, total="Total tokens",
     ),
-    Format(
+    RequestFormat(
         "Splitwise", "arrival_timestamp", PS_PER_S, "prompt_size", "token_size",
         ("request_type", "application_id"), number="request_id", alone="batch_size",
     ),
-    Format("ticks", "arrival", PS_PER_US, "prompt", "output", optional=("group", "shared"), number="request"),
+    RequestFormat("ticks", "arrival", PS_PER_US, "prompt", "output", optional=("group", "shared"), number="request"),
 )  # fmt: skip
 JSON_LINES = (
-    Format("Mooncake", "timestamp", PS_PER_MS, "input_length", "output_length", identity=("hash_ids", 512)),
-    Format(
+    RequestFormat("Mooncake", "timestamp", PS_PER_MS, "input_length", "output_length", identity=("hash_ids", 512)),
+    RequestFormat(
         "LLMServingSim", "arrival_time_ns", PS_PER_NS, "input_toks", "output_toks",
         optional=("input_tok_ids", OUTPUT_IDS, "session_id", "request_id"), sorted=False,
     ),
-    Format("APEX", "StartTimeOffset", PS_PER_NS, "ContextTokens", "GeneratedTokens"),
+    RequestFormat("APEX", "StartTimeOffset", PS_PER_NS, "ContextTokens", "GeneratedTokens"),
 )  # fmt: skip
 
 
-def said(formats: tuple[Format, ...]) -> str:
+def described_formats(formats: tuple[RequestFormat, ...]) -> str:
     """Their columns, for a person.
 
-    >>> said(CSV[:2])
+    >>> described_formats(CSV[:2])
     'timestamp,prompt_tokens,output_tokens or TIMESTAMP,ContextTokens,GeneratedTokens'
     """
     return " or ".join(",".join(_told(each)) for each in formats)
 
 
-def _told(one: Format) -> list[str]:
+def _told(one: RequestFormat) -> list[str]:
     first = [one.time, one.prompt, one.output]
     return [*first, *sorted(one.columns - {*first, *([one.identity[0]] if one.identity else [])})]

@@ -10,7 +10,7 @@ from pimloom.arch.document import read_text, short
 from pimloom.arch.error import UserError
 from pimloom.workload.requests.contradictions import TOKENS, check_rows
 from pimloom.workload.requests.csv_file import read_rows, whole_number
-from pimloom.workload.requests.formats import CSV, JSON_LINES, OUTPUT_IDS, Format, said
+from pimloom.workload.requests.formats import CSV, JSON_LINES, OUTPUT_IDS, RequestFormat, described_formats
 from pimloom.workload.requests.instants import instants
 from pimloom.workload.requests.table import Answered, Groups, Identities, Prefix, Requests, Tokens
 from pimloom.workload.requests.trace_file import LARGEST_BYTES, LONGEST, Conversations, read_conversations
@@ -30,7 +30,7 @@ def read(path: Path) -> Requests:
     except UserError as error:
         if not str(error).endswith("the file is empty"):
             raise
-        raise UserError(f"{error}; expected {said(JSON_LINES if lines else CSV)}") from None
+        raise UserError(f"{error}; expected {described_formats(JSON_LINES if lines else CSV)}") from None
     if not table:
         raise UserError(f"{path}: expected at least one request")
     if not form.sorted:
@@ -61,14 +61,14 @@ def read(path: Path) -> Requests:
     )
 
 
-def _by_time(form: Format, table: Table) -> Table:
+def _by_time(form: RequestFormat, table: Table) -> Table:
     """In the order of whole numbers of time; rows whose time is none stay where they are told of."""
     if not all(type(row[form.time]) is int for _, row in table):
         return table
     return sorted(table, key=lambda each: int(each[1][form.time]))
 
 
-def _csv(path: Path) -> tuple[Format, Table]:
+def _csv(path: Path) -> tuple[RequestFormat, Table]:
     rows = read_rows(path, LARGEST_BYTES)
     place, header = next(rows)
     form = _format(place, header, CSV)
@@ -80,7 +80,7 @@ def _csv(path: Path) -> tuple[Format, Table]:
     return form, table
 
 
-def _json_lines(path: Path) -> tuple[Format, Table]:
+def _json_lines(path: Path) -> tuple[RequestFormat, Table]:
     table: Table = []
     form, names = JSON_LINES[0], list[str]()
     for number, line in enumerate(read_text(path, LARGEST_BYTES).split("\n"), 1):
@@ -106,15 +106,15 @@ def _json_lines(path: Path) -> tuple[Format, Table]:
     return form, table
 
 
-def _format(place: str, names: list[str], formats: Sequence[Format]) -> Format:
+def _format(place: str, names: list[str], formats: Sequence[RequestFormat]) -> RequestFormat:
     found = next((each for each in formats if each.fits(names)), None)
     if found is None:
-        told = f"unknown columns {short(','.join(names)) or 'none'}; expected {said(tuple(formats))}"
+        told = f"unknown columns {short(','.join(names)) or 'none'}; expected {described_formats(tuple(formats))}"
         raise UserError(f"{place}: {told}{_beside(names, formats)}")
     return found
 
 
-def _beside(names: Sequence[str], formats: Sequence[Format]) -> str:
+def _beside(names: Sequence[str], formats: Sequence[RequestFormat]) -> str:
     """What is there too much or too little, of the format that has the most of these columns."""
     near = max(formats, key=lambda each: len(each.columns & set(names)))
     if len(near.columns & set(names)) < 2:
@@ -140,7 +140,7 @@ def _turns(talks: Conversations, prompts: list[int], outputs: list[int]) -> Pref
     return Answered(Groups([str(n) for n in talks.talk], whole), prompts, outputs)
 
 
-def _prefix(form: Format, table: Table) -> Prefix | None:
+def _prefix(form: RequestFormat, table: Table) -> Prefix | None:
     if form.identity:
         name, tokens = form.identity
         blocks = [row[name] for _, row in table]

@@ -19,7 +19,7 @@ from pimloom.systems.devices.positions import beyond, positions
 from pimloom.systems.devices.routing import check_routing, routing_notes
 from pimloom.systems.devices.shown import Shown
 from pimloom.systems.devices.without_energy import HOST_DRAWS
-from pimloom.systems.interpolation import chosen, error, said, weights
+from pimloom.systems.interpolation import chosen, error, error_note, weights
 from pimloom.systems.settings import parse_settings
 
 PROMPT, GENERATED = 2048, 128  # [secondary A] of its README
@@ -109,7 +109,7 @@ def _lengths(asked: Asked) -> tuple[int, int]:
 
 def _interpolated(at: Sequence[int], steps: Sequence[Step], often: Sequence[float]) -> list[str]:
     """A note with the standard error of the decode time; empty if that is negligible."""
-    note = said(error(at, [fsum(step.seconds.values()) for step in steps], often)) if at else ""
+    note = error_note(error(at, [fsum(step.seconds.values()) for step in steps], often)) if at else ""
     return [note] if note else []
 
 

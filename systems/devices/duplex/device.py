@@ -2,16 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, reduce
 from random import Random
 from typing import NamedTuple
 
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
-from pimloom.arch.units import BITS_PER_BYTE, J_PER_PJ, PS_PER_S
+from pimloom.arch.units import J_PER_PJ, PS_PER_S
+from pimloom.cycle_sim.link import Sent
 from pimloom.systems.devices.device import Capacity, Share
 from pimloom.systems.devices.duplex.built import built
 from pimloom.systems.devices.duplex.handover import copied, sent
+from pimloom.systems.devices.duplex.links import QUIET
 from pimloom.systems.devices.duplex.memory import BANK, BANK_GROUP, LOGIC
 from pimloom.systems.devices.duplex.stage import Piece, Stages, StageSum
 from pimloom.systems.devices.run import Run, Span, check_numbers
@@ -63,7 +65,7 @@ class DuplexDevice:
         return Run(
             end_ps=end,
             spans=tuple(sorted(spans)),
-            link_bytes=round(sum(sum(piece.sent[1:]) for lane in lanes for piece in lane.pieces)),
+            link_bytes=sum(piece.sent.all_bytes for lane in lanes for piece in lane.pieces),
             macs=round(sum(total.macs for total in sums) / self._built.devices),
             least_ps={name: max(one[name] for one in least) for name in least[0]},
             device_j={cause: j / tp for cause, j in joules.items()},
@@ -124,11 +126,7 @@ class DuplexDevice:
         spec = self._built.stages.processors.device.spec
         energy = spec.energy
         moved = [piece.sent for lane in lanes for piece in lane.pieces]
-        links = (
-            (spec.links.node.pj_per_bit, sum(one.node_bytes for one in moved)),
-            (spec.links.network.pj_per_bit, sum(one.network_bytes for one in moved)),
-        )
-        found["links"] = sum((pj or 0.0) * BITS_PER_BYTE * size * J_PER_PJ for pj, size in links)
+        found["links"] = reduce(Sent.plus, moved, QUIET).pj(spec.links.fabric()) * J_PER_PJ
         if energy.static_w:
             found["static"] = energy.static_w * self._built.devices * seconds
         return found
@@ -138,22 +136,23 @@ def _spans(lane: Lane) -> Iterator[Span]:
     """Both processors and the links; one that is hindered by the other takes longer than by itself."""
     at, low = 0.0, NAMES.get(lane.stages.system.low or "", "")
     beside = lane.stages.experts.beside
-    for name, work, moved in lane.pieces:
+    for piece in lane.pieces:
+        name, work, sent_s = piece.name, piece.work, piece.sent_s
         xpu, other, behind = work.xpu.time_s, work.low.time_s, at
         if work.at_once and xpu and other:
             xpu, other = min(xpu / beside.xpu, work.time_s), min(other / beside.low, work.time_s)
         else:
             behind = at + xpu
-        sides = ((at, xpu, "xPU"), (behind, other, low), (at + work.time_s, moved.time_s, "links"))
+        sides = ((at, xpu, "xPU"), (behind, other, low), (at + work.time_s, sent_s, "links"))
         yield from (Span(_ps(start), _ps(start + s), name, lane.pool + where) for start, s, where in sides if s)
-        at += work.time_s + moved.time_s
+        at += piece.time_s
 
 
 def _least(pieces: Sequence[Piece]) -> dict[str, int]:
     return {
         "compute": _ps(sum(piece.work.compute_s for piece in pieces)),
         "memory bandwidth": _ps(sum(piece.work.memory_s for piece in pieces)),
-        "link": _ps(sum(piece.sent.time_s for piece in pieces)),
+        "link": _ps(sum(piece.sent_s for piece in pieces)),
     }
 
 

@@ -22,7 +22,7 @@ def sent(stages: Stages, prompts: Batch, layers: int) -> Iterator[Piece]:
     """From devices that take prompts to as many that decode, over the links of each node [design]."""
     elements = _ended(stages, prompts, layers)
     if any(elements):
-        links, sizes = stages.processors.device.spec.links, [ELEMENT_BYTES * n * stages.half for n in elements]
+        links, sizes = stages.processors.device.spec.links.fabric(), [ELEMENT_BYTES * n * stages.half for n in elements]
         yield Piece("cache.send", sent=handed(links, sizes, stages.half))
 
 

@@ -1,43 +1,30 @@
-"""What devices of Duplex systems send one another. sizes: bytes of each node; time is that of the largest."""
+"""What devices of Duplex systems send one another: collectives of rings in each node, and messages between pairs.
 
-from collections.abc import Sequence
-from typing import NamedTuple
+sizes: bytes of each node. Nodes send at the same time, so the time is that of the largest one.
+"""
 
-from pimloom.arch.duplex import Links
+from collections.abc import Callable, Sequence
+from math import ceil
 
-
-class Sent(NamedTuple):
-    """Time [s], and bytes over all links of the nodes, and over those between nodes."""
-
-    time_s: float = 0.0
-    node_bytes: float = 0.0
-    network_bytes: float = 0.0
-
-    def plus(self, other: "Sent") -> "Sent":
-        """Both, one after the other."""
-        return Sent(*(a + b for a, b in zip(self, other, strict=True)))
-
+from pimloom.arch.link import Fabric
+from pimloom.cycle_sim.link import Sent, send_ps
 
 QUIET = Sent()
+Collective = Callable[[Fabric, int, int], Sent]  # `all_reduce` or `all_gather` of `cycle_sim.link`
 
 
-def all_reduce(links: Links, sizes: Sequence[float], devices: int, rings: float = 1) -> Sent:
-    """A ring, or several, in each node: 2 (n - 1) messages of a part each, from every device."""
-    hops = 2 * (devices - 1)
-    return Sent(hops * links.hop_s(max(sizes) / devices), rings * hops * sum(sizes))
+def in_nodes(collective: Collective, links: Fabric, sizes: Sequence[int], devices: int, rings: int = 1) -> Sent:
+    """A collective over a ring of `devices` in each node, or over several rings at the same time."""
+    each = [collective(Fabric(links.near), size, devices) for size in sizes]
+    return Sent(max(one.ps for one in each), rings * sum(one.near_bytes for one in each))
 
 
-def all_gather(links: Links, sizes: Sequence[float], devices: int) -> Sent:
-    """A ring in each node: the part of each device, of so many bytes, to all others."""
-    hops = devices - 1
-    return Sent(hops * links.hop_s(max(sizes)), devices * hops * sum(sizes))
+def handed(links: Fabric, sizes: Sequence[int], pairs: int) -> Sent:
+    """One message in each pair of devices of a node, which share the node's bytes equally."""
+    return Sent(send_ps(links.near, ceil(max(sizes) / pairs)), sum(sizes))
 
 
-def handed(links: Links, sizes: Sequence[float], pairs: int) -> Sent:
-    """So many bytes in each node, shared among pairs of devices."""
-    return Sent(links.hop_s(max(sizes) / pairs), sum(sizes))
-
-
-def exchanged(links: Links, sizes: Sequence[float], devices: int) -> Sent:
-    """So many bytes of each of a node's `devices` to other nodes."""
-    return Sent(links.hop_s(max(sizes), network=True), network_bytes=devices * sum(sizes))
+def exchanged(links: Fabric, sizes: Sequence[float], devices: int) -> Sent:
+    """One message of each of a node's `devices` to other nodes. sizes: bytes of a message; a mean may be no integer."""
+    assert links.far is not None
+    return Sent(send_ps(links.far, ceil(max(sizes))), far_bytes=ceil(devices * sum(sizes)))

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import NamedTuple
 
-from pimloom.arch.duplex import Links
 from pimloom.arch.error import UserError
+from pimloom.arch.link import Fabric
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.near import next_to
+from pimloom.arch.units import S_PER_PS
+from pimloom.cycle_sim.link import Sent, all_gather, all_reduce
 from pimloom.systems.devices.duplex.beside import APART, KeptSpeed
 from pimloom.systems.devices.duplex.experts import Experts
 from pimloom.systems.devices.duplex.layers import (
@@ -28,7 +30,7 @@ from pimloom.systems.devices.duplex.layers import (
     in_turn,
     slowest,
 )
-from pimloom.systems.devices.duplex.links import QUIET, Sent, all_gather, all_reduce, exchanged, handed
+from pimloom.systems.devices.duplex.links import QUIET, exchanged, handed, in_nodes
 from pimloom.systems.devices.duplex.memory import XPU
 from pimloom.systems.devices.duplex.variants import Variant
 from pimloom.workload.batch import Batch
@@ -48,8 +50,13 @@ class Piece(NamedTuple):
 
     @property
     def time_s(self) -> float:
-        """Of the part."""
-        return self.work.time_s + self.sent.time_s
+        """The processors' work, then what is sent [s]."""
+        return self.work.time_s + self.sent_s
+
+    @property
+    def sent_s(self) -> float:
+        """Time of what devices send one another [s]."""
+        return self.sent.ps * S_PER_PS
 
 
 class StageSum(NamedTuple):
@@ -138,9 +145,9 @@ class Stages:
     def summed(self, pieces: Iterable[Piece]) -> StageSum:
         """All pieces together."""
         parts, pj, macs, every = defaultdict[str, float](float), defaultdict[str, float](float), 0.0, self.every
-        for name, work, sent in pieces:
-            parts[name] += work.time_s + sent.time_s
-            for side in (work.xpu, work.low):
+        for piece in pieces:
+            parts[piece.name] += piece.time_s
+            for side in (piece.work.xpu, piece.work.low):
                 macs += every * side.macs
                 for cause, value in side.pj.items():
                     pj[cause] += every * value
@@ -155,13 +162,16 @@ class Stages:
         here = range(layers or llm.num_hidden_layers)
         if outside:
             yield from self._end(dealt, 0)
-        made = {group[0]: list(self._before_ffn(dealt, group[0])) for group in equal_layers(llm, here)}
-        first = {layer: group[0] for group in equal_layers(llm, here) for layer in group}
+        groups = list(equal_layers(llm, here))
+        made = {group[0]: list(self._before_ffn(dealt, group[0])) for group in groups}
+        rows = [node.rows for node in dealt]
+        after = {group[0]: Piece("communication", sent=self._behind_ffn(rows, group[0])) for group in groups}
+        first = {layer: group[0] for group in groups for layer in group}
         for layer in here:
             yield from made[first[layer]]
             if not llm.is_dense(layer):
                 yield Piece("experts", self.experts.layer(next(waiting)))
-            yield Piece("communication", sent=self._behind_ffn([node.rows for node in dealt], layer))
+            yield after[first[layer]]
         if outside:
             yield from self._end(dealt, 1)
 
@@ -240,11 +250,13 @@ class Stages:
 
     def _talk(self, same: Sequence[Op]) -> Sent:
         """An operator of the links, of each node that has it."""
-        send = all_gather if same[0].kind == "all_gather" else all_reduce
-        return send(self._links, [ELEMENT_BYTES * op.rows * op.n_out for op in same], same[0].devices)
+        devices, sizes = same[0].devices, [ELEMENT_BYTES * op.rows * op.n_out for op in same]
+        if same[0].kind == "all_gather":  # rows x n_out: the part of a device
+            return in_nodes(all_gather, self._links, [devices * size for size in sizes], devices)
+        return in_nodes(all_reduce, self._links, sizes, devices)
 
     def _reduced(self, rows: Sequence[int]) -> Sent:
-        return all_reduce(self._links, self._vectors(rows), self.half)
+        return in_nodes(all_reduce, self._links, self._vectors(rows), self.half)
 
     def _behind_ffn(self, rows: Sequence[int], layer: int) -> Sent:
         """Sums of the FFN's parts; tokens to experts on other devices or nodes, and back. rows: of each node."""
@@ -255,7 +267,7 @@ class Stages:
             there = handed(self._links, [size * self.half for size in sizes], self.half)
             found = found.plus(there).plus(there)
         if tp > 1:
-            found = found.plus(all_reduce(self._links, sizes, tp, self.half / tp))
+            found = found.plus(in_nodes(all_reduce, self._links, sizes, tp, self.half // tp))
         if self.nodes > 1:
             away = self.llm.num_experts_per_tok * (1 - 1 / self.nodes) / self.half
             for _ in ("there", "back"):  # a whole vector each way, of which devices that share an expert have a part
@@ -271,6 +283,6 @@ class Stages:
     def _vectors(self, rows: Sequence[int]) -> list[int]:
         return [ELEMENT_BYTES * n * self.llm.hidden_size for n in rows]
 
-    @property
-    def _links(self) -> Links:
-        return self.processors.device.spec.links
+    @cached_property
+    def _links(self) -> Fabric:
+        return self.processors.device.spec.links.fabric()

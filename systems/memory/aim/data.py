@@ -19,7 +19,7 @@ import numpy as np
 from pimloom.arch.aim import END, FUNCTION_CFR, INSTRUCTIONS, PREFIX
 from pimloom.arch.document import short
 from pimloom.arch.error import UserError, one_line
-from pimloom.arch.inputs import opened
+from pimloom.arch.inputs import open_input
 from pimloom.arch.units import BITS_PER_BYTE, GIB
 from pimloom.cycle_sim.aim.banks import BF16, AimBanks
 from pimloom.cycle_sim.asic_math import Array, add, to_bf16
@@ -158,7 +158,7 @@ def _host(data: Path) -> Array:
     """The numbers of a .npy file. Its header must fit the file, and nothing is unpickled. Raises UserError."""
     where, said = f"--data {data}", f"expected a .npy file of numbers[n, {LANES}], one row for each W"
     try:
-        with opened(data) as file:
+        with open_input(data) as file:
             shape, columns_first, dtype = _header(file)
             if len(shape) != 2 or shape[1] != LANES or dtype.kind not in "fiu":
                 shown = f"{dtype}[{', '.join(map(str, shape))}]"

@@ -90,7 +90,7 @@ def cost(replica, blocks):
 
 
 @bare
-def room(replica, held):
+def blocks_left(replica, held):
     """Free blocks that a request which holds some may have beyond those."""
     limits, free = replica.limits, replica.at[FREE]
     if not limits[WINDOWED]:

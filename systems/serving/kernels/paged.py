@@ -22,7 +22,16 @@ from pimloom.systems.serving.kernels.fields import (
     WATERMARK,
     WHO,
 )
-from pimloom.systems.serving.kernels.live import blocks_of, by_arrival, join, pop_front, release, restart, room, take
+from pimloom.systems.serving.kernels.live import (
+    blocks_left,
+    blocks_of,
+    by_arrival,
+    join,
+    pop_front,
+    release,
+    restart,
+    take,
+)
 
 
 @bare
@@ -31,7 +40,7 @@ def _admissible(replica, requests, slot):
     limits, at = replica.limits, replica.at
     if not at[WAITING] or at[HOLDERS] == limits[CAP] or replica.slots[slot, MEMBERS] == limits[MOST]:
         return False
-    return room(replica, 0) - blocks_of(replica, requests[at[HEAD], PREFILL]) >= limits[WATERMARK]
+    return blocks_left(replica, 0) - blocks_of(replica, requests[at[HEAD], PREFILL]) >= limits[WATERMARK]
 
 
 @bare
@@ -53,7 +62,7 @@ def _make_room(replica, requests, r, first, last):
     """Blocks for the next step of r: the last of those from `first` to `last` yield; how many are left, -1: it has
     yielded itself."""
     more = blocks_of(replica, requests[r, KNOWN]) - requests[r, BLOCKS]
-    while room(replica, requests[r, BLOCKS]) < max(more, 1):
+    while blocks_left(replica, requests[r, BLOCKS]) < max(more, 1):
         if first == last:
             _restart(replica, requests, r)
             return -1

@@ -27,7 +27,7 @@ from pimloom.systems.serving.kernels.fields import (
     WHO,
     WHOLE,
 )
-from pimloom.systems.serving.kernels.live import blocks_of, join, pop_front, release, restart, room, take
+from pimloom.systems.serving.kernels.live import blocks_left, blocks_of, join, pop_front, release, restart, take
 
 
 @bare
@@ -84,7 +84,7 @@ def _join_v1(replica, requests, slot, left, now):
 def _fits(replica, requests, r, hit):
     """Whether there are blocks for all that is known of one that waits, beside those that it has hit."""
     need = blocks_of(replica, min(requests[r, KNOWN], replica.limits[LONGEST]))
-    free = room(replica, 0) - prefix.idle(replica, r, hit)
+    free = blocks_left(replica, 0) - prefix.idle(replica, r, hit)
     return need - hit <= free
 
 
@@ -93,7 +93,7 @@ def _slots(replica, requests, r, n, hit):
     """Blocks for n tokens more, behind those that it has hit, and some ahead; False if too few are free."""
     limits = replica.limits
     need = blocks_of(replica, requests[r, CACHED] + hit * limits[SIZE] + n) - requests[r, BLOCKS] - hit
-    free = room(replica, requests[r, BLOCKS]) - prefix.idle(replica, r, hit)
+    free = blocks_left(replica, requests[r, BLOCKS]) - prefix.idle(replica, r, hit)
     if need > free:
         return False
     if hit:
@@ -115,7 +115,7 @@ def form_v0(replica, requests, slot, now):
     while at[WAITING] and at[RUNNING] < limits[CAP]:
         r = at[HEAD]
         n = requests[r, KNOWN]
-        if n > left or room(replica, 0) - blocks_of(replica, n) < limits[WATERMARK]:
+        if n > left or blocks_left(replica, 0) - blocks_of(replica, n) < limits[WATERMARK]:
             break
         pop_front(replica, requests, now)
         take(replica, requests, r, blocks_of(replica, n))
@@ -137,7 +137,7 @@ def _decodes_v0(replica, requests, slot):
         n = requests[r, KNOWN] - requests[r, CACHED]
         more = max(blocks_of(replica, requests[r, KNOWN]) - requests[r, BLOCKS], 0)
         first += 1
-        while room(replica, requests[r, BLOCKS]) < max(more, 1):
+        while blocks_left(replica, requests[r, BLOCKS]) < max(more, 1):
             if first < last:
                 last -= 1
                 restart(replica, requests, order[last])

@@ -24,7 +24,7 @@ from pimloom.systems.serving.kernels.fields import (
     WAITING,
     WHO,
 )
-from pimloom.systems.serving.kernels.live import join, pop_front, release, room, take
+from pimloom.systems.serving.kernels.live import blocks_left, join, pop_front, release, take
 
 
 @bare
@@ -43,7 +43,7 @@ def form_orca(replica, requests, slot, now):
 @bare
 def _join(replica, requests, slot, now):
     limits, at, prompt, output = replica.limits, replica.at, 0, 0
-    while at[WAITING] and replica.slots[slot, MEMBERS] < limits[MOST] and limits[RESERVED] <= room(replica, 0):
+    while at[WAITING] and replica.slots[slot, MEMBERS] < limits[MOST] and limits[RESERVED] <= blocks_left(replica, 0):
         if limits[RULE] == STATIC:  # as `Static.joins`
             r = at[HEAD]
             prompt = max(prompt, requests[r, PROMPT])

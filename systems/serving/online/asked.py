@@ -26,7 +26,15 @@ from pimloom.systems.serving.options.strays import check_only, check_strays
 from pimloom.systems.serving.options.wanted import Wanted
 from pimloom.systems.serving.pools.written import AFTER, SUCH_AS, TRANSFERS, Pools, parse_pools
 from pimloom.systems.serving.results.backlog import warning
-from pimloom.systems.serving.results.goodput import Goodput, RateTrials, at_a_rate, at_rate, find, parse_rates, steady
+from pimloom.systems.serving.results.goodput import (
+    Goodput,
+    RateTrials,
+    at_a_rate,
+    at_rate,
+    find,
+    parse_rates,
+    served_steadily,
+)
 from pimloom.systems.serving.results.outcome import Online
 from pimloom.workload.requests.arrivals import drawn_lengths, drawn_ps, parse_arrivals
 from pimloom.workload.requests.data_sets import DATA_SETS
@@ -95,7 +103,7 @@ def served_on(
     if rate is None:
         return found.serve(requests, lambda done, total: None, True, True), found.on
     pricing = found.serve(at_rate(requests, rate), lambda done, total: None, True, True).pricing
-    return replace(steady(_stream(wanted, requests, found), rate).told(), pricing=pricing), found.on
+    return replace(served_steadily(_stream(wanted, requests, found), rate).told(), pricing=pricing), found.on
 
 
 def _written(wanted: Wanted) -> Pools | None:

@@ -29,7 +29,7 @@ from pimloom.systems.serving.results.limits import parse_slo
 from pimloom.systems.serving.schedulers.blocks import Blocks
 from pimloom.systems.serving.schedulers.live import LiveRequest
 from pimloom.systems.serving.schedulers.vllm_v1 import AHEAD
-from pimloom.systems.serving.transforms.asked import decisive, room, transform_of
+from pimloom.systems.serving.transforms.asked import capacity_left, decisive_transforms, transform_of
 from pimloom.systems.serving.transforms.transform import Apart, Transform
 from pimloom.systems.settings import parse_settings
 from pimloom.workload.decoding.density import density_of
@@ -90,7 +90,7 @@ def prepared(
 
     def tokens_on(devices: int) -> int:
         apart = share._replace(tp=devices)
-        return room(_device(system, llm, apart, wanted.lm_head, maker)[0], transform).tokens
+        return capacity_left(_device(system, llm, apart, wanted.lm_head, maker)[0], transform).tokens
 
     limits = _limits(wanted, system, llm, device, share, requests, transform, tokens_on)
     notes = _check_all_fit(wanted, limits, requests, transform, traits(system.kind).more)
@@ -143,7 +143,7 @@ def _limits(
     wanted: Wanted, system: System, llm: LlmSpec, device: Device, share: Share, requests: Requests,
     transform: Transform | None, tokens_on: Callable[[int], int],
 ) -> Limits:  # fmt: skip
-    there, size, positions = room(device, transform), wanted.block_size, llm.max_position_embeddings
+    there, size, positions = capacity_left(device, transform), wanted.block_size, llm.max_position_embeddings
     tokens = there.tokens
     channels = channels_of(wanted, system, device)
     fit = tokens // channels // size * channels
@@ -212,8 +212,10 @@ def _check_all_fit(
         needs.append(-(-live.longest // scheduler.blocks.size))
         if tokens := scheduler.late(live):
             late.append((tokens, i))
-    room, longest = scheduler.blocks, sorted(needs)[-limits.batch :]
-    fits = sum(map(room.cost, longest)) <= room.units if isinstance(room, Blocks) else sum(longest) <= room.total
+    blocks, longest = scheduler.blocks, sorted(needs)[-limits.batch :]
+    fits = (
+        sum(map(blocks.cost, longest)) <= blocks.units if isinstance(blocks, Blocks) else sum(longest) <= blocks.total
+    )
     if not late or fits:
         return ()
     most, budget = max(late)[0], limits.budget(wanted.scheduler)
@@ -244,7 +246,7 @@ def _named(
         exact=plan.exact, sample=plan.sample, price_error=plan.price_error,
         seed=plan.seed, slo=None if wanted.slo is None else parse_slo(wanted.slo),
         price=parse_price(wanted.price, 2 if plan.transform and plan.transform.apart else 1, "of both machines"),
-        transforms=decisive(
+        transforms=decisive_transforms(
             speculate=wanted.speculate, branches=wanted.branches, shared=wanted.shared_kv, mode=wanted.mode,
             weights=wanted.weights, density=wanted.density,
         ),

@@ -95,17 +95,17 @@ def works_of(device: RooflineDevice, batch: Batch, layer: int) -> Iterator[Named
 def over(device: RooflineDevice) -> Said:
     """The links of a device."""
 
-    def said(op: Op) -> Talk:
+    def sent_over(op: Op) -> Talk:
         sent = device.sent(op)
         return Talk(device.link_ps(sent), sent)
 
-    return said
+    return sent_over
 
 
 def chain_of(
     device: RooflineDevice,
     batch: Batch,
-    said: Said,
+    sent_over: Said,
     weave: Weave | None = None,
     follows: Chain | None = None,
 ) -> Chain:
@@ -125,7 +125,7 @@ def chain_of(
         fused = within = False
         for one in known[first]:
             if isinstance(one, Op):
-                talk = said(one)
+                talk = sent_over(one)
                 sent = sent.plus(talk.sent)
                 tasks.append(Task("all-reduce", float(talk.ps), (0.0, 0.0, 1.0, 0.0)))
                 fused, within = weave is not None, talk.norms

@@ -122,7 +122,7 @@ def completed_per_s(end_s: np.ndarray) -> float:
     return float((at * np.arange(len(some))).sum()) / spread
 
 
-def said(found: Backlog) -> str:
+def trend_text(found: Backlog) -> str:
     """The trend and its test in words."""
     return (
         f"{found.first:,.3g} requests in the system after warm-up, {found.last:,.3g} at the end, a trend of "

@@ -25,7 +25,7 @@ from pimloom.systems.serving.results.backlog import (
     WARM_UP,
     Backlog,
     completed_per_s,
-    said,
+    trend_text,
 )
 from pimloom.systems.serving.results.outcome import Attained, Online, spread
 from pimloom.systems.serving.results.summing import LIMITED, surely
@@ -184,7 +184,7 @@ def at_rate(requests: Requests, rate: float) -> Requests:
     return found
 
 
-def steady(stream: RateTrials, rate: float, progress: Progress = lambda done, total: None) -> Trial:
+def served_steadily(stream: RateTrials, rate: float, progress: Progress = lambda done, total: None) -> Trial:
     """A run at a rate [1/s], repeated with more requests until the trend of the backlog is clear, or a run may have no
     more. Requests that arrive between warm-up and end are judged. Raises UserError."""
     times, longest, running = stream.times(LEAST_REPEATED, rate), 0, list[int]()
@@ -234,7 +234,7 @@ def find(stream: RateTrials, rates: tuple[float, float], share: float, devices: 
     tried, told = dict[float, Trial](), _Searched(progress, 3 + ceil(log2(max((high - low) / (PRECISION * low), 2))))
 
     def holds(rate: float) -> bool:
-        tried[rate] = steady(stream, rate, told.next())
+        tried[rate] = served_steadily(stream, rate, told.next())
         return tried[rate].holds(share)
 
     most = saturation(stream, told.next())
@@ -286,8 +286,8 @@ def _never(trial: Trial, share: float) -> str:
         )
     count = len(trial.online.by_request["arrival_s"])
     return (
-        f"--rate: at the lowest, {rate}, {count:,} requests have no steady state: {said(found)}; give a lower one, or "
-        "more replicas"
+        f"--rate: at the lowest, {rate}, {count:,} requests have no steady state: {trend_text(found)}; give a lower "
+        "one, or more replicas"
     )
 
 

@@ -19,10 +19,10 @@ class Static(Orca):
     def form(self, now: int) -> Iteration | None:
         """The batch that waits to go on, every row of it; a new one only if there is none."""
         if self.unfinished:
-            return padded(1, *self.unfinished.popleft())
+            return padded_batch(1, *self.unfinished.popleft())
         rows, new = list[LiveRequest](), list[int]()
         self.join(rows, new, now)
-        return padded(max(new), rows, 0) if rows else None
+        return padded_batch(max(new), rows, 0) if rows else None
 
     def joins(self, request: LiveRequest, batch: list[LiveRequest]) -> bool:
         """The longest prompt and the longest output of a batch are those of each of its rows."""
@@ -42,7 +42,7 @@ class Static(Orca):
                 self.blocks.release(request)
 
 
-def padded(new: int, rows: list[LiveRequest], cached: int) -> Iteration:
+def padded_batch(new: int, rows: list[LiveRequest], cached: int) -> Iteration:
     """As many tokens of every row."""
     made = Iteration(rows, [new] * len(rows))
     made.cached = [cached] * len(rows)

@@ -36,7 +36,7 @@ OUTPUT = {  # what a request's output is
 WEIGHT_BITS = 16  # [design] of heads, as of LM heads
 
 
-def decisive(
+def decisive_transforms(
     *, speculate: str | None, branches: str | None, shared: bool, mode: str | None, weights: str | None,
     density: str | None,
 ) -> dict[str, object]:  # fmt: skip
@@ -105,7 +105,7 @@ def _moded(llm: LlmSpec, branching: Branching, branches: str, text: str, seed: i
     return Transform(llm.max_position_embeddings, seed, branching=branching, notes=(said,), mode=mode)
 
 
-def room(device: Device, transform: Transform | None) -> Capacity:
+def capacity_left(device: Device, transform: Transform | None) -> Capacity:
     """Memory of the target beside what a transform takes of it."""
     of = device.capacity()
     if transform is None or not (transform.more_bytes or transform.more_bytes_per_token):
