@@ -13,7 +13,7 @@ from pimloom.arch.llm import load_llm
 from pimloom.arch.names import list_names
 from pimloom.arch.system import load_system
 from pimloom.energy.cells import CELLS, EnergyCell, Spent, known_cells, leaves_open, ledger_j, ledger_of, ranking
-from pimloom.systems.devices.boundary import PLACES, energy_by_cell
+from pimloom.systems.devices.boundary import energy_by_cell
 from pimloom.systems.devices.device import Share, device_of
 from pimloom.systems.devices.traits import traits
 from pimloom.workload.batch import Batch
@@ -155,7 +155,7 @@ def test_sources_are_those_of_the_file(ledgers: dict[str, dict[str, EnergyCell] 
 def test_every_cause_of_every_system_has_its_cells(ledgers: dict[str, dict[str, EnergyCell] | None]) -> None:
     for name in ledgers:
         system = load_system(name)
-        for cause, place in PLACES[system.kind](system, 1).items():
+        for cause, place in traits(system.kind).cells(system, 1).items():
             found = energy_by_cell(system, {cause: 1.0, f"prefill: {cause}": 2.0})
             assert fsum(found[key].j or 0.0 for key in found) == 3.0 and set(place.cells) <= set(known_cells(found))
 

@@ -20,6 +20,7 @@ from pimloom.sweeping.point.requests import Given, read_given
 from pimloom.sweeping.point.results import Column, columns_of
 from pimloom.sweeping.point.traces import Trace, read_trace
 from pimloom.sweeping.point.workload import BATCHED, OWN, Work, check_key, check_together, check_value, work_of
+from pimloom.systems.devices.traits import traits
 
 DEVICES = {"duplex": ("device", "device.part"), "cent": ("aim", "aim.part")}  # where systems name files of their own
 
@@ -285,10 +286,8 @@ def _own_part(sheet: Sheet, place: str) -> str:
 def resolved(base: Base, point: Mapping[str, Scalar], work: Work, more: dict[str, str] | None = None) -> System:
     """The system of a point; more: what is set besides. Raises UserError."""
     settings = base.settings(point) | (more or {})
-    if (
-        work.lm_head is not None and base.kind == "pim"
-    ):  # a place of the system that begins as those of the sweep's workload do
-        settings |= {f"{WORKLOAD}lm_head": str(work.lm_head).lower()}
+    if work.lm_head is not None and (place := traits(base.kind).lm_head_at):
+        settings |= {place: str(work.lm_head).lower()}
     if base.kind == "npu_pim":
         from pimloom.arch.neupims import Faults
 

@@ -2,18 +2,17 @@
 
 from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
-from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.system import System
+from pimloom.systems.devices.traits import traits
 
-WITH_BANKS = ("pim", "cent")  # kinds whose attention, or all products, run in banks
 REMEDY = "a roofline takes it"
 
 
 def refuse(system: System, *, weights: bool = False, density: bool = False, shared: bool = False) -> None:
     """Raise UserError for what a system cannot do of these."""
-    if system.kind == "roofline":
+    if traits(system.kind).any_width:
         return
-    banks = _in_banks(system)
+    banks = traits(system.kind).in_banks(system)
     if weights:
         why = "multiply elements of one width, and nothing there turns narrower ones into it or has their scales"
         raise UserError(f"--weights: the {'banks' if banks else 'arrays'} of {system.name} {why}; {REMEDY}")
@@ -29,16 +28,10 @@ def refuse(system: System, *, weights: bool = False, density: bool = False, shar
 
 def refuse_quantized(system: System, llm: LlmSpec) -> None:
     """Raise UserError for a quantised checkpoint on a system whose elements have one width."""
-    if llm.quantization is None or system.kind == "roofline":
+    if llm.quantization is None or traits(system.kind).any_width:
         return
-    where = "banks" if _in_banks(system) else "arrays"
+    where = "banks" if traits(system.kind).in_banks(system) else "arrays"
     raise UserError(
         f"{llm.name}: quantised as {llm.quantization.method}, and the {where} of {system.name} multiply elements of "
         f"one width; {REMEDY}, or set quantization_config to null in its config.json: weights as wide as elements"
     )
-
-
-def _in_banks(system: System) -> bool:
-    if system.kind == "npu_pim":
-        return system.of_kind(NpuPimSystem).dram.row_buffers != "none"
-    return system.kind in WITH_BANKS

@@ -7,6 +7,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.routing import Routing
 from pimloom.arch.system import System
+from pimloom.systems.devices.traits import traits
 from pimloom.workload.routing import busy_chances, dealt
 
 SAMPLE = 4  # [design] tokens of the step that a note gives as an example
@@ -49,6 +50,7 @@ def routing_notes(system: System, llm: LlmSpec, rows: int | None = None) -> list
         return [f"tokens are distributed over experts (routing.drawn=false): {step} uses {met} of {number} in a layer"]
     by = f"by Zipf {routing.zipf:g}" if routing.zipf else "by routing.counts"
     shares = "all equally likely" if routing.uniform else by
-    how = "the exact mean is priced" if system.kind == "roofline" else f"steps are draws, routing.seed={routing.seed}"
+    exact = traits(system.kind).exact_routing
+    how = "the exact mean is priced" if exact else f"steps are draws, routing.seed={routing.seed}"
     met_s = f"uses {fsum(busy_chances(*of, routing)):.3g} of {number} in a layer in the mean"
     return [f"each token chooses its experts independently, {shares}: {step} {met_s}; {how}"]

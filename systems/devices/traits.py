@@ -10,7 +10,20 @@ from pimloom.arch.attacc import AttAccSystem
 from pimloom.arch.cent import CentSystem
 from pimloom.arch.composition import ComposedSystem
 from pimloom.arch.duplex_system import DuplexSystem
+from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.system import PimSystem, RooflineSystem, System
+from pimloom.systems.devices.cells import (
+    CENT,
+    NPU_PIM,
+    PIM_GPT,
+    CellsOfCause,
+    attacc_cells,
+    composed_cells,
+    duplex_cells,
+    roofline_cells,
+)
+
+Cells = Callable[[System, int], dict[str, CellsOfCause]]
 
 
 class Deployed(NamedTuple):
@@ -33,7 +46,11 @@ class Traits(NamedTuple):
     several devices can share a layer of a system; own_devices: how many do unless asked otherwise, as its own file
     has it, at own_place; deployed: what there is of a system with so many; beyond: contexts beyond a model's
     positions are simulated, with a note; parts: whether a device may hold some of a model's layers; stages: what
-    else there is; more: how a model has more memory.
+    else there is; more: how a model has more memory; cells: those of the energy ledger, by cause, with so many devices
+    that share each layer; in_banks: whether attention, or all products, run in banks; any_width: whether weights of
+    few bits, sparse attention and prefixes that several requests share have a cost; exact_routing: whether the mean
+    over all choices of experts is priced, not a draw; lm_head_at: the key of its own file that says whether it has an
+    LM head.
     """
 
     what: str
@@ -42,6 +59,7 @@ class Traits(NamedTuple):
     pipelines: bool
     released: bool
     lists: bool
+    cells: Cells
     not_here: str = ""
     static: str = ""
     shared: Callable[[System], bool] = lambda system: True
@@ -53,6 +71,10 @@ class Traits(NamedTuple):
     parts: bool = True
     stages: str = ""
     more: str = "more devices (--tp)"
+    in_banks: Callable[[System], bool] = lambda system: False
+    any_width: bool = False
+    exact_routing: bool = False
+    lm_head_at: str = ""
 
 
 def _duplex(spec: DuplexSystem, devices: int) -> Deployed:
@@ -67,7 +89,10 @@ TRAITS = {
         pipelines=False,
         released=False,
         lists=False,
+        cells=lambda system, tp: PIM_GPT,
         shared=lambda system: False,
+        in_banks=lambda system: True,
+        lm_head_at="workload.lm_head",
         more="a smaller model",
         not_here="embedded tokens come from outside, and the next token is chosen there",
     ),
@@ -78,6 +103,9 @@ TRAITS = {
         pipelines=False,
         released=False,
         lists=True,
+        cells=roofline_cells,
+        any_width=True,
+        exact_routing=True,
         shared=lambda system: system.of_kind(RooflineSystem).link is not None,
     ),
     "composed": Traits(
@@ -87,6 +115,7 @@ TRAITS = {
         pipelines=False,
         released=False,
         lists=False,
+        cells=composed_cells,
         shared=lambda system: system.of_kind(ComposedSystem).peers is not None,
     ),
     "cent": Traits(
@@ -98,6 +127,8 @@ TRAITS = {
         released=True,
         lists=False,
         parts=False,
+        cells=lambda system, tp: CENT,
+        in_banks=lambda system: True,
         deployed=lambda system, tp: Deployed(devices=system.of_kind(CentSystem).devices),
         stages="and its layers are stages by themselves",
     ),  # fmt: skip
@@ -108,6 +139,7 @@ TRAITS = {
         pipelines=False,
         released=True,
         lists=False,
+        cells=attacc_cells,
         shared=lambda system: False,
         own_devices=lambda system: system.of_kind(AttAccSystem).gpus,
         own_place="gpus",
@@ -123,6 +155,7 @@ TRAITS = {
         pipelines=False,
         released=False,
         lists=False,
+        cells=duplex_cells,
         own_devices=lambda system: system.of_kind(DuplexSystem).devices,
         own_place="devices",
         deployed=lambda system, tp: _duplex(system.of_kind(DuplexSystem), tp),
@@ -135,6 +168,8 @@ TRAITS = {
         released=True,
         lists=True,
         departures=True,
+        cells=lambda system, tp: NPU_PIM,
+        in_banks=lambda system: system.of_kind(NpuPimSystem).dram.row_buffers != "none",
         static="static is energy.static_w x time; memory's standby, which it may hold, is in DRAM, too",
     ),
 }
@@ -160,7 +195,7 @@ def has_outside(system: System, asked: bool | None) -> bool:
     `workload.lm_head`."""
     if asked is not None:
         return asked
-    return system.kind == "pim" and system.of_kind(PimSystem).workload.lm_head
+    return bool(traits(system.kind).lm_head_at) and system.of_kind(PimSystem).workload.lm_head
 
 
 def settled(system: System, asked: bool | None) -> tuple[System, dict[str, bool]]:
@@ -168,7 +203,7 @@ def settled(system: System, asked: bool | None) -> tuple[System, dict[str, bool]
     choice that differs from the default."""
     if asked is None or asked == has_outside(system, None):
         return system, {}
-    if system.kind != "pim":
+    if not traits(system.kind).lm_head_at:
         return system, {"outside": asked}
     own = system.of_kind(PimSystem)
     workload = msgspec.structs.replace(own.workload, lm_head=asked)

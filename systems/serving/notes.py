@@ -5,6 +5,7 @@ from pimloom.arch.name_units import counted
 from pimloom.arch.system import System
 from pimloom.energy.npu_pim import activate_note
 from pimloom.systems.devices.npu_pim.parallel import smallest_batch
+from pimloom.systems.devices.traits import traits
 from pimloom.systems.serving.decoding import cut_requests
 from pimloom.systems.serving.machine import Batch
 from pimloom.systems.serving.workload import Workload
@@ -24,7 +25,8 @@ def unplaced_notes(system: System, by: str) -> list[str]:
 
 def channelled(system: System) -> bool:
     """Whether each request lies in one channel, where PIM works on it."""
-    return system.spec.kind == "npu_pim" and system.spec.dram.row_buffers != "none"
+    kind = traits(system.kind)
+    return kind.channels and kind.in_banks(system)
 
 
 def undivided_notes(system: System, llm: LlmSpec, batch: Batch, tp: int, pp: int) -> list[str]:

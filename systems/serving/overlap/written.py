@@ -5,10 +5,10 @@ from collections.abc import Mapping
 
 from pimloom.arch.document import nearest
 from pimloom.arch.error import UserError
-from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.system import System
 from pimloom.systems.devices.device import Device
 from pimloom.systems.devices.roofline import RooflineDevice
+from pimloom.systems.serving.notes import channelled
 from pimloom.systems.serving.overlap.device import Overlap, Overlapped
 from pimloom.systems.serving.overlap.waves import Units
 
@@ -57,7 +57,7 @@ def settings_of(kind: str, given: Mapping[str, int], system: System) -> list[str
                 "of an NPU beside PIM"
             )
         return []
-    if system.kind != "npu_pim" or system.of_kind(NpuPimSystem).dram.row_buffers == "none":
+    if not channelled(system):
         raise UserError(f"--overlap sub-batches: {system.name} has no PIM beside its NPU; take neupims or npu_pim")
     return [f"interleave.sub_batches={given.get('parts', 2)}"]
 
