@@ -52,5 +52,6 @@ class RooflineSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     routing: Routing = Routing()
 
     def fabric(self, devices: int, where: str) -> Fabric | None:
-        """See `fabric_of`."""
+        """The links between so many devices, as `fabric_of` returns them; None for one device. where: names the system
+        in errors. Raises UserError if the file has no link that joins them."""
         return fabric_of(self.link, self.domain, self.network, devices, where)

@@ -156,7 +156,7 @@ class RooflineDevice:
         return round(kernels * self.spec.launch_us * PS_PER_US / PS_PER_NS) * PS_PER_NS
 
     def sent(self, op: Op) -> Sent:
-        """The collective of an operator."""
+        """Time [ps] and bytes of the messages of an operator's collective among all devices, without its fixed time."""
         assert self.fabric is not None
         return exchanged(self.fabric, op, self.spec.element_bits)
 

@@ -58,7 +58,7 @@ def parse_arrivals(text: str) -> Arrivals:
 
 
 def drawn_ps(arrivals: Arrivals, count: int, seed: int) -> list[int]:
-    """The first comes at 0."""
+    """Arrival times of so many requests [ps], ascending; the first one is 0."""
     rng = np.random.default_rng([seed, 2])
     if arrivals.kind in ("burst", "closed"):
         return [0] * count

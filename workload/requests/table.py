@@ -15,11 +15,13 @@ class Prefix(Protocol):
     """Which blocks of prompts are equal, with all that stands before them."""
 
     def block(self, request: int, k: int, size: int) -> Hashable:
-        """Of `size` tokens, number k of a request: equal ones are equal; None: like no other's."""
+        """Identity of block k, of `size` tokens, of a request's prompt. Blocks of equal identity have the same
+        tokens, and so has all that stands before them; None: no other request has this block."""
         ...
 
     def numbered(self, requests: Sequence[int], counts: Sequence[int], size: int) -> list[np.ndarray]:
-        """The first blocks of each request, so many: equal ones have equal numbers; -1: like no other's."""
+        """The same as numbers: for each request an array of int64, (count,), of its first blocks; -1: no other request
+        has this block."""
         ...
 
 
@@ -34,7 +36,7 @@ class Groups(NamedTuple):
         return (self.group[request], k) if (k + 1) * size <= self.shared[request] else None
 
     def numbered(self, requests: Sequence[int], counts: Sequence[int], size: int) -> list[np.ndarray]:
-        """A group's number, and k."""
+        """The number of the group in its high bits, and k; -1 from the first block that is not all shared."""
         found, group = list[np.ndarray](), dict[str, int]()
         for request, count in zip(requests, counts, strict=True):
             n = min(self.shared[request] // size, count)
@@ -50,7 +52,7 @@ class Identities(NamedTuple):
     tokens: int
 
     def block(self, request: int, k: int, size: int) -> Hashable:
-        """A part of one of them."""
+        """The block of the trace of which this block is a part, and the place of the part."""
         if self.tokens % size:
             raise UserError(
                 f"--block-size {size}: expected a divisor of {self.tokens}, the tokens of a block of the trace"
@@ -77,7 +79,7 @@ class Tokens:
         self.chains: dict[tuple[int, int], list[int]] = {}  # of a request and a size
 
     def block(self, request: int, k: int, size: int) -> Hashable:
-        """Equal tokens behind an equal block."""
+        """The number of these tokens after the block before them; None if the prompt ends within the block."""
         mine = self.tokens[request]
         if (k + 1) * size > len(mine):
             return None
@@ -89,7 +91,7 @@ class Tokens:
         return chain[k]
 
     def numbered(self, requests: Sequence[int], counts: Sequence[int], size: int) -> list[np.ndarray]:
-        """As above."""
+        """As `block`, whose identities are numbers already; -1 where the prompt has ended."""
         found = list[np.ndarray]()
         for request, count in zip(requests, counts, strict=True):
             n = min(len(self.tokens[request]) // size, count)
@@ -111,7 +113,7 @@ class Repeated(NamedTuple):
         return mine if mine is None or not number else (number, mine)
 
     def numbered(self, requests: Sequence[int], counts: Sequence[int], size: int) -> list[np.ndarray]:
-        """As above."""
+        """The numbers of the first repetition, moved by a range of numbers for each repetition."""
         found = self.prefix.numbered([request % self.requests for request in requests], counts, size)
         apart = 1 + max((int(one.max(initial=0)) for one in found), default=0)
         each = zip(requests, found, strict=True)
@@ -127,11 +129,11 @@ class Answered(NamedTuple):
     outputs: Sequence[int]
 
     def block(self, request: int, k: int, size: int) -> Hashable:
-        """Of the text."""
+        """Identity of a block of the whole text, prompt and output."""
         return self.whole.block(request, k, size)
 
     def numbered(self, requests: Sequence[int], counts: Sequence[int], size: int) -> list[np.ndarray]:
-        """Of the texts."""
+        """Numbers of the first blocks of the whole texts, prompts and outputs."""
         return self.whole.numbered(requests, counts, size)
 
 

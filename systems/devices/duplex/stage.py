@@ -119,7 +119,7 @@ class Stages:
 
     @property
     def every(self) -> int:
-        """The same of all nodes."""
+        """Devices of all nodes whose xPU works [1]."""
         return self.nodes * self.half
 
     @property
@@ -129,12 +129,12 @@ class Stages:
 
     @cached_property
     def experts(self) -> Experts:
-        """Of a layer."""
+        """The experts of one layer, with the devices that share them."""
         beside = APART if self.system.apart else self.beside
         return Experts(self.llm, self.system, self.processors, self.every, self.expert_tp, self.router, beside)
 
     def dealt(self, batch: Batch) -> list[Batch]:
-        """The requests of each node."""
+        """The requests of each node, which takes every `nodes`-th request of a batch."""
         return [Batch(batch.requests[node :: self.nodes]) for node in range(self.nodes)]
 
     def decode(self, contexts: Sequence[int], tokens: Sequence[Sequence[int]]) -> StageSum:
@@ -143,7 +143,7 @@ class Stages:
         return self.summed(self.pieces(Batch.decode(contexts), tokens))
 
     def summed(self, pieces: Iterable[Piece]) -> StageSum:
-        """All pieces together."""
+        """Time [s], energy [pJ] without links, and multiply-accumulates of all pieces, one after the other."""
         parts, pj, macs, every = defaultdict[str, float](float), defaultdict[str, float](float), 0.0, self.every
         for piece in pieces:
             parts[piece.name] += piece.time_s

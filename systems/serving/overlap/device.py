@@ -29,7 +29,8 @@ class Overlap(NamedTuple):
 
 
 class Overlapped:
-    """See `Device`."""
+    """Rooflines that share each layer and overlap products with collectives, behind the protocol `Device`. device:
+    the rooflines, which run operators one after the other; how: what overlaps with what."""
 
     most_requests: int | None = None
     in_order = False
@@ -39,7 +40,7 @@ class Overlapped:
         self.device, self.how = device, how
 
     def can_run(self, ops: Sequence[Op]) -> str | None:
-        """All."""
+        """None: collectives of rooflines can overlap in all operators that these can run."""
         return self.device.can_run(ops)
 
     def check(self, batch: Batch) -> None:

@@ -93,7 +93,7 @@ def works_of(device: RooflineDevice, batch: Batch, layer: int) -> Iterator[Named
 
 
 def over(device: RooflineDevice) -> Said:
-    """The links of a device."""
+    """Time and bytes of the collective of an operator over the links of these devices."""
 
     def sent_over(op: Op) -> Talk:
         sent = device.sent(op)

@@ -131,7 +131,7 @@ class Trial(NamedTuple):
 
     @property
     def backlog(self) -> Backlog:
-        """The backlog of the run."""
+        """Requests in the system over the run, and whether their number grows; every judged run has one."""
         assert self.online.backlog is not None
         return self.online.backlog
 
@@ -304,12 +304,12 @@ class _Searched:
         return lambda done, total: self.progress(1000 * before + 1000 * done // max(total, 1), 1000 * runs)
 
     def end(self) -> None:
-        """All is done."""
+        """Report that all runs have ended, however many were planned."""
         self.progress(self.begun, self.begun)
 
 
 def rate_of(trial: Trial) -> Rate:
-    """What a rate came to."""
+    """The row of a result for one tried rate: its backlog, the shares within each limit, and its times [s]."""
     online, found = trial.told(), trial.backlog
     slo, each = online.slo, online.time_per_output_token_s
     assert slo is not None
@@ -331,5 +331,5 @@ def rate_of(trial: Trial) -> Rate:
 
 
 def shown(found: Goodput) -> list[dict[str, Any]]:
-    """Rows of the table."""
+    """Rows of the printed table, one for each tried rate."""
     return [msgspec.structs.asdict(rate) for rate in found.rates]

@@ -95,12 +95,12 @@ class Pool(Protocol):
 
     @property
     def free(self) -> int:
-        """That nobody holds."""
+        """Blocks that no request holds [1]."""
         ...
 
     @property
     def used(self) -> int:
-        """That requests hold."""
+        """Blocks that requests hold at present [1]."""
         ...
 
     @property

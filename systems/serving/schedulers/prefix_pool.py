@@ -23,7 +23,7 @@ class PrefixPool:
 
     @property
     def used(self) -> int:
-        """Blocks that are held."""
+        """Blocks that at least one request holds [1]."""
         return self.total - self.free
 
     @property
