@@ -5,6 +5,16 @@ class UserError(Exception):
     """One line: what, where, what instead. The CLI prints it on stderr and exits with code 2."""
 
 
+def of_option(option: str, value: object, why: str) -> UserError:
+    """The error of an option, by its name in Python; None: whatever its value is.
+
+    >>> str(of_option("block_size", 0, "expected at least 1"))
+    '--block-size 0: expected at least 1'
+    """
+    given = "" if value is None else f" {value}"
+    return UserError(f"--{option.replace('_', '-')}{given}: {why}")
+
+
 class GateError(Exception):
     """A hard gate of a study does not hold: all outputs are written, and the CLI exits with code 1.
 

@@ -1,6 +1,6 @@
 """Which systems take weights of few bits, sparse attention, and prefixes that several requests share."""
 
-from pimloom.arch.error import UserError
+from pimloom.arch.error import UserError, of_option
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.system import System
 from pimloom.systems.devices.traits import traits
@@ -15,15 +15,15 @@ def refuse(system: System, *, weights: bool = False, density: bool = False, shar
     banks = traits(system.kind).in_banks(system)
     if weights:
         why = "multiply elements of one width, and nothing there turns narrower ones into it or has their scales"
-        raise UserError(f"--weights: the {'banks' if banks else 'arrays'} of {system.name} {why}; {REMEDY}")
+        raise of_option("weights", None, f"the {'banks' if banks else 'arrays'} of {system.name} {why}; {REMEDY}")
     if density:
         why = "rows of banks hold tokens side by side, and a row is opened for one that is kept"
         said = why if banks else "its attention is simulated token by token, in full"
-        raise UserError(f"--density: {system.name}: {said}; {REMEDY}")
+        raise of_option("density", None, f"{system.name}: {said}; {REMEDY}")
     if shared:
         why = "a row of a bank is multiplied with one query at a time, once for each branch"
         said = why if banks else "its attention is simulated request by request"
-        raise UserError(f"--shared-kv: {system.name}: {said}; leave it out, or take a roofline")
+        raise of_option("shared_kv", None, f"{system.name}: {said}; leave it out, or take a roofline")
 
 
 def refuse_quantized(system: System, llm: LlmSpec) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from pimloom.arch.error import UserError
+from pimloom.arch.error import UserError, of_option
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.system import System, load_system
 from pimloom.systems.asked import COMPARED, GENERATED, Asked, Work
@@ -28,7 +28,7 @@ def generation_work(asked: Asked) -> Work[Generated]:
     llm = load_llm(asked.model)
     system, tp = load_sharing(asked.system, asked.settings, fidelity, asked.tp)
     if fidelity == "released" and (prompt or not traits(system.spec.kind).released):
-        raise UserError(f"--fidelity released: no simulator of {system.name} computes prompts; leave it out")
+        raise of_option("fidelity", "released", f"no simulator of {system.name} computes prompts; leave it out")
     batch, every = (1 if value is None else value for value in (asked.batch, asked.every))
     wanted = Wanted(
         batch=batch,
@@ -79,7 +79,7 @@ def comparison_work(
     llm = load_llm(model)
     asked = {"layers": layers_of(llm, layers), "generate": COMPARED if generate is None else generate, **equal}
     if tp is not None and tp < 1:
-        raise UserError(f"--tp {tp}: expected at least 1")
+        raise of_option("tp", tp, "expected at least 1")
     wanted = Wanted(fidelity="physical", outside=lm_head, tp=tp or 1, **asked)
     check(llm, wanted, COMPARED if generate is None else None, [load_system(name) for name in systems])
     each = settings_by_system(settings or (), systems)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from heapq import heapify, heapreplace
 from typing import NamedTuple
 
-from pimloom.arch.error import UserError
+from pimloom.arch.error import UserError, of_option
 
 
 class Density(NamedTuple):
@@ -30,16 +30,16 @@ def density_of(text: str) -> Density:
     first, *others = (part.strip() for part in text.split(","))
     words = dict(part.partition("=")[::2] for part in others)
     if len(words) < len(others) or not words.keys() <= {"selection", "phase"}:
-        raise UserError(f"--density {text}: expected a share such as 0.19, then selection=0.11 or phase=all")
+        raise of_option("density", text, "expected a share such as 0.19, then selection=0.11 or phase=all")
     phase = words.get("phase", "prefill")
     if phase not in ("prefill", "all"):
-        raise UserError(f"--density {text}: expected phase=prefill or phase=all")
+        raise of_option("density", text, "expected phase=prefill or phase=all")
     try:
         share, selection = float(first), float(words.get("selection", 0))
     except ValueError:
-        raise UserError(f"--density {text}: expected numbers, such as 0.19, selection=0.11") from None
+        raise of_option("density", text, "expected numbers, such as 0.19, selection=0.11") from None
     if not 0 < share <= 1 or not 0 <= selection <= 1:
-        raise UserError(f"--density {text}: expected a share above 0 of at most 1, and a selection from 0 to 1")
+        raise of_option("density", text, "expected a share above 0 of at most 1, and a selection from 0 to 1")
     return Density(share, selection, phase == "prefill")
 
 

@@ -3,7 +3,7 @@
 from fractions import Fraction
 from typing import NamedTuple
 
-from pimloom.arch.error import UserError
+from pimloom.arch.error import of_option
 from pimloom.arch.units import BITS_PER_BYTE
 
 SCALE_BITS = 16  # one FP16 scale for each group [secondary: MARLIN's README]
@@ -36,7 +36,7 @@ def format_of(text: str) -> WeightFormat:
     """
     name, colon, group = text.partition(":")
     if name not in FORMATS or (colon and not (group.isdecimal() and group.isascii() and 1 <= int(group[:9]) < 10**6)):
-        raise UserError(f"--weights {text}: expected one of {', '.join(FORMATS)}, or int4:64 for a scale of 64 weights")
+        raise of_option("weights", text, f"expected one of {', '.join(FORMATS)}, or int4:64 for a scale of 64 weights")
     return FORMATS[name]._replace(group=int(group)) if colon else FORMATS[name]
 
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from pimloom.arch.document import nearest
-from pimloom.arch.error import UserError
+from pimloom.arch.error import UserError, of_option
 from pimloom.arch.llm import LlmSpec
 from pimloom.arch.name_units import counted
 from pimloom.arch.system import System, load_system, spec_digest
@@ -84,8 +84,8 @@ def prepared(
         scheduler=wanted.scheduler, chunked=wanted.chunked, seed=wanted.seed, mode=wanted.mode,
     )  # fmt: skip
     if transform and transform.apart and wanted.pp > 1:
-        raise UserError(
-            f"--speculate {wanted.speculate}: a machine of its own drafts for one stage; leave --pp out, or on=..."
+        raise of_option(
+            "speculate", wanted.speculate, "a machine of its own drafts for one stage; leave --pp out, or on=..."
         )
 
     def tokens_on(devices: int) -> int:
@@ -121,9 +121,9 @@ def _share(wanted: Wanted, system: System, llm: LlmSpec) -> Share:
     has = traits(system.kind)
     layers = layers_of(llm, wanted.layers)
     if wanted.pp > 1 and not has.parts:
-        raise UserError(f"--pp {wanted.pp}: {system.name} holds whole models, {has.stages}; leave it out")
+        raise of_option("pp", wanted.pp, f"{system.name} holds whole models, {has.stages}; leave it out")
     if wanted.pp > layers:
-        raise UserError(f"--pp {wanted.pp}: expected at most {layers}, the layers")
+        raise of_option("pp", wanted.pp, f"expected at most {layers}, the layers")
     weights = None if wanted.weights is None else format_of(wanted.weights)
     density = None if wanted.density is None else density_of(wanted.density)
     return Share(wanted.tp, -(-layers // wanted.pp), outside=wanted.lm_head, weights=weights, density=density)
@@ -150,24 +150,22 @@ def _limits(
     if fit < 2 * channels:
         raise UserError(no_room(there, system, llm, size, more_devices(system, llm, wanted.tp, tokens_on, 2 * size)))
     if wanted.blocks is not None and wanted.blocks > fit:
-        raise UserError(f"--blocks {wanted.blocks}: {fit:,} blocks of {size} tokens fit beside the weights")
+        raise of_option("blocks", wanted.blocks, f"{fit:,} blocks of {size} tokens fit beside the weights")
     batch = wanted.batch or BATCH
     if device.most_requests is not None and batch > device.most_requests:
         if wanted.batch is not None:
             most = counted(device.most_requests, "request")
-            raise UserError(f"--batch {batch}: {system.name} runs at most {most} at once")
+            raise of_option("batch", batch, f"{system.name} runs at most {most} at once")
         batch = device.most_requests
     branches = transform.branches if transform else 1
     if device.most_requests is not None and branches > device.most_requests:
-        raise UserError(f"--branches {branches}: {system.name} runs at most {device.most_requests} at once")
+        raise of_option("branches", branches, f"{system.name} runs at most {device.most_requests} at once")
     looks = wanted.scheduler.partition(" ")[0] == ONLY["prefix"] and wanted.prefix_cache is not False
     prefix = requests.prefix if looks else None
     if prefix and channels > 1:
-        raise UserError(
-            f"--policy {wanted.policy}: blocks that requests share lie in no one channel; --no-prefix-cache"
-        )
+        raise of_option("policy", wanted.policy, "blocks that requests share lie in no one channel; --no-prefix-cache")
     if wanted.prefix_cache and prefix is None:
-        raise UserError(f"--prefix-cache: {requests.name} does not say what prompts share; leave it out")
+        raise of_option("prefix_cache", None, f"{requests.name} does not say what prompts share; leave it out")
     if prefix:
         prefix.block(0, 0, size)  # it says whether it has blocks of such a size
     window = _window(wanted, llm, share.layers, prefix is not None)
@@ -188,12 +186,12 @@ def _window(wanted: Wanted, llm: LlmSpec, layers: int, shares: bool) -> Windowed
     manager, own = wanted.kv_manager, Wanted._field_defaults["kv_manager"]
     if manager not in CACHE_MANAGERS:
         known = f"expected one of {', '.join(CACHE_MANAGERS)}{nearest(manager, CACHE_MANAGERS)}"
-        raise UserError(f"--kv-manager {manager}: {known}")
+        raise of_option("kv_manager", manager, known)
     found = windowed(llm, layers)
     if manager != own and (found is None or not found.full):
-        raise UserError(f"--kv-manager {manager}: {llm.name} has no layers with a window beside others; leave it out")
+        raise of_option("kv_manager", manager, f"{llm.name} has no layers with a window beside others; leave it out")
     if manager != own and shares:
-        raise UserError(f"--kv-manager {manager}: blocks that prompts share keep all tokens; --no-prefix-cache")
+        raise of_option("kv_manager", manager, "blocks that prompts share keep all tokens; --no-prefix-cache")
     return None if shares else windowed(llm, layers, manager)
 
 

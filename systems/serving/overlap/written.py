@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 
 from pimloom.arch.document import nearest
-from pimloom.arch.error import UserError
+from pimloom.arch.error import of_option
 from pimloom.arch.system import System
 from pimloom.systems.devices.device import Device
 from pimloom.systems.devices.roofline import RooflineDevice
@@ -32,18 +32,18 @@ def parse_overlap(text: str) -> tuple[str, Mapping[str, int]]:
     """
     kind, *words = (word.strip() for word in text.split(","))
     if kind not in KINDS:
-        raise UserError(f"--overlap {text}: expected {', '.join(KINDS)}, {SUCH_AS}{nearest(kind, KINDS)}")
+        raise of_option("overlap", text, f"expected {', '.join(KINDS)}, {SUCH_AS}{nearest(kind, KINDS)}")
     found = dict[str, int]()
     for word in words:
         key, _, value = (part.strip() for part in word.partition("="))
         if key not in KEYS[kind]:
             known = ", ".join(KEYS[kind]) or "nothing"
-            raise UserError(f"--overlap {text}: {kind} takes {known}, {SUCH_AS}, got {word!r}")
+            raise of_option("overlap", text, f"{kind} takes {known}, {SUCH_AS}, got {word!r}")
         if key in found:
-            raise UserError(f"--overlap {text}: {key} is given twice")
+            raise of_option("overlap", text, f"{key} is given twice")
         least = 0 if key == "offset" else 1
         if not re.fullmatch(r"\d{1,4}", value, re.ASCII) or not least <= int(value) <= MOST:
-            raise UserError(f"--overlap {text}: {key}: expected a whole number of {least} to {MOST}, got {value!r}")
+            raise of_option("overlap", text, f"{key}: expected a whole number of {least} to {MOST}, got {value!r}")
         found[key] = int(value)
     return kind, found
 
@@ -52,13 +52,15 @@ def settings_of(kind: str, given: Mapping[str, int], system: System) -> list[str
     """Sub-batches are a setting of an NPU beside PIM. Raises UserError for a system that does not overlap so."""
     if kind != "sub-batches":
         if system.kind != "roofline":
-            raise UserError(
-                f"--overlap {kind}: {system.name} has no operators at their roofline; take a roofline, or sub-batches "
-                "of an NPU beside PIM"
+            raise of_option(
+                "overlap",
+                kind,
+                f"{system.name} has no operators at their roofline; take a roofline, or sub-batches of an NPU beside "
+                "PIM",
             )
         return []
     if not channelled(system):
-        raise UserError(f"--overlap sub-batches: {system.name} has no PIM beside its NPU; take neupims or npu_pim")
+        raise of_option("overlap", "sub-batches", f"{system.name} has no PIM beside its NPU; take neupims or npu_pim")
     return [f"interleave.sub_batches={given.get('parts', 2)}"]
 
 
@@ -69,7 +71,7 @@ def overlap_of(text: str) -> Overlap:
     if kind == "tokenweave":
         asked = UNITS | dict(given)
         if asked["collective"] >= asked["units"]:
-            raise UserError(f"--overlap {text}: collective: expected fewer than all {asked['units']} units")
+            raise of_option("overlap", text, f"collective: expected fewer than all {asked['units']} units")
         units = Units(asked["collective"], asked["units"])
     return Overlap(kind, given.get("parts"), units, given.get("offset", 0))
 

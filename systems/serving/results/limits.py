@@ -4,7 +4,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from pimloom.arch.document import nearest
-from pimloom.arch.error import UserError
+from pimloom.arch.error import of_option
 
 NAMES = {"ttft": "time to first token", "tpot": "time per output token", "latency": "latency"}
 UNITS = {"us": 10**6, "ms": 1000, "s": 1}  # of a second
@@ -35,9 +35,9 @@ def parse_slo(text: str) -> Slo:
     for part in text.split(","):
         name, _, value = (word.strip() for word in part.partition("="))
         if name not in NAMES:
-            raise UserError(f"--slo {text}: expected {', '.join(NAMES)}, {SUCH_AS}, got {name!r}{nearest(name, NAMES)}")
+            raise of_option("slo", text, f"expected {', '.join(NAMES)}, {SUCH_AS}, got {name!r}{nearest(name, NAMES)}")
         if name in found:
-            raise UserError(f"--slo {text}: {name} is given twice")
+            raise of_option("slo", text, f"{name} is given twice")
         found[name] = _seconds(text, value)
     return Slo(**found)
 
@@ -48,8 +48,8 @@ def _seconds(text: str, value: str) -> Limit:
     try:
         seconds = Limit(Fraction(digits) / UNITS[unit])  # 50000us is 50ms to the last bit
     except (ValueError, KeyError, OverflowError):
-        raise UserError(f"--slo {text}: expected a time in s, ms or us, {SUCH_AS}, got {value!r}") from None
+        raise of_option("slo", text, f"expected a time in s, ms or us, {SUCH_AS}, got {value!r}") from None
     if not 0 < seconds < float("inf"):
-        raise UserError(f"--slo {text}: expected a time above 0, {SUCH_AS}")
+        raise of_option("slo", text, f"expected a time above 0, {SUCH_AS}")
     seconds.text = value
     return seconds

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from math import fsum
 from typing import Any, NamedTuple
 
-from pimloom.arch.error import UserError
+from pimloom.arch.error import of_option
 from pimloom.arch.llm import LlmSpec
 from pimloom.systems.devices.device import Capacity, Device
 from pimloom.systems.serving.pricing.costs import Cost, Costs, Piece, added
@@ -38,17 +38,17 @@ def parse_finetuning(text: str, llm: LlmSpec) -> FineTuning:
     for word in text.split(","):
         key, _, value = (part.strip() for part in word.partition("="))
         if key not in ("sequence", "rank") or not re.fullmatch(r"\d{1,7}", value, re.ASCII) or not int(value):
-            raise UserError(f"--finetune {text}: expected sequence and rank, each at least 1, {SUCH_AS}, got {word!r}")
+            raise of_option("finetune", text, f"expected sequence and rank, each at least 1, {SUCH_AS}, got {word!r}")
         found[key] = int(value)
     if "sequence" not in found:
-        raise UserError(f"--finetune {text}: expected the tokens of a sequence, {SUCH_AS}")
+        raise of_option("finetune", text, f"expected the tokens of a sequence, {SUCH_AS}")
     if llm.num_experts > 1:
-        raise UserError(
-            f"--finetune {text}: {llm.name} has experts, and what they keep is not derived; take a dense model"
+        raise of_option(
+            "finetune", text, f"{llm.name} has experts, and what they keep is not derived; take a dense model"
         )
     if found["sequence"] > llm.max_position_embeddings:
-        raise UserError(
-            f"--finetune {text}: sequence: {llm.name} has {llm.max_position_embeddings:,} positions; take fewer"
+        raise of_option(
+            "finetune", text, f"sequence: {llm.name} has {llm.max_position_embeddings:,} positions; take fewer"
         )
     return FineTuning(**found)
 

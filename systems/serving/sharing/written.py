@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from pimloom.arch.document import nearest
-from pimloom.arch.error import UserError
+from pimloom.arch.error import of_option
 from pimloom.systems.serving.sharing.controller import WHOLE, Control
 
 KEYS = ("prefill", "decode", "window", "step", "max", "percentile")
@@ -32,23 +32,21 @@ def parse_shares(text: str) -> Shares:
     for part in text.split(","):
         key, _, value = (word.strip() for word in part.partition("="))
         if key not in KEYS:
-            raise UserError(f"--shares {text}: expected {', '.join(KEYS)}, {SUCH_AS}, got {key!r}{nearest(key, KEYS)}")
+            raise of_option("shares", text, f"expected {', '.join(KEYS)}, {SUCH_AS}, got {key!r}{nearest(key, KEYS)}")
         if key in found:
-            raise UserError(f"--shares {text}: {key} is given twice")
+            raise of_option("shares", text, f"{key} is given twice")
         most = WHOLE if key in ("prefill", "decode", "step", "percentile") else MOST
         kind, wanted = (
             (DECIMAL, "a number") if key in ("prefill", "decode", "step") else (WHOLE_NUMBER, "a whole number")
         )
         if not kind.fullmatch(value) or not 1 <= Fraction(value) <= most:
-            raise UserError(f"--shares {text}: {key}: expected {wanted} of 1 to {most:,}, got {value!r}")
+            raise of_option("shares", text, f"{key}: expected {wanted} of 1 to {most:,}, got {value!r}")
         found[key] = Fraction(value)
     if missing := [key for key in ("prefill", "decode") if key not in found]:
-        raise UserError(f"--shares {text}: expected {missing[0]}, too, {SUCH_AS}")
+        raise of_option("shares", text, f"expected {missing[0]}, too, {SUCH_AS}")
     if "window" not in found:
         if alone := [key for key in ("step", "max", "percentile") if key in found]:
-            raise UserError(
-                f"--shares {text}: {alone[0]} belongs to window=N, iterations after which shares may change"
-            )
+            raise of_option("shares", text, f"{alone[0]} belongs to window=N, iterations after which shares may change")
         return Shares(found["prefill"], found["decode"], None)
     step, times, percentile = found.get("step", Fraction(5)), found.get("max", Fraction(4)), found.get("percentile", 90)
     control = Control(int(found["window"]), step, int(times), float(percentile))

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pimloom.arch.document import nearest
-from pimloom.arch.error import UserError
+from pimloom.arch.error import of_option
 from pimloom.systems.serving.pricing.costs import Piece
 from pimloom.systems.serving.schedulers.live import LiveRequest
 from pimloom.systems.serving.transforms.branched import Branched, Branching, lengths_of
@@ -46,20 +46,20 @@ def parse_mode(text: str) -> Mode:
     """
     name, *words = (part.strip() for part in text.split(","))
     if name not in KEYS:
-        raise UserError(f"--mode {text}: expected one of {', '.join(KEYS)}, {SUCH_AS}{nearest(name, KEYS)}")
+        raise of_option("mode", text, f"expected one of {', '.join(KEYS)}, {SUCH_AS}{nearest(name, KEYS)}")
     found = dict[str, Any]()
     for word in words:
         key, equals, value = (part.strip() for part in word.partition("="))
         if key not in KEYS[name] or not equals or key in found:
             keys = ", ".join(f"{key}=..." for key in KEYS[name]) or "no more"
-            raise UserError(f"--mode {text}: {name} takes {keys}, each once, got {word!r}")
+            raise of_option("mode", text, f"{name} takes {keys}, each once, got {word!r}")
         found[key] = _whole(text, key, value) if key in MOST else _share(text, key, value)
     return Mode(name)._replace(**found)
 
 
 def _whole(text: str, key: str, value: str) -> int:
     if not (value.isascii() and value.isdecimal() and 1 <= int(value[:9]) <= MOST[key]):
-        raise UserError(f"--mode {text}: {key}: expected a whole number from 1 on, got {value!r}")
+        raise of_option("mode", text, f"{key}: expected a whole number from 1 on, got {value!r}")
     return int(value)
 
 
@@ -69,16 +69,16 @@ def _share(text: str, key: str, value: str) -> float:
     except ValueError:
         found = -1.0
     if not 0 < found <= 1:
-        raise UserError(f"--mode {text}: {key}: expected above 0 and at most 1, got {value!r}")
+        raise of_option("mode", text, f"{key}: expected above 0 and at most 1, got {value!r}")
     return found
 
 
 def check_mode(mode: Mode, branching: Branching, text: str) -> None:
     """Raise UserError for branches that it does not have."""
     if mode.name not in WITH_STOP and (branching.stop < branching.number or branching.spread):
-        raise UserError(f"--branches {text}: {mode.name} has no stop or spread; {', '.join(WITH_STOP)} have")
+        raise of_option("branches", text, f"{mode.name} has no stop or spread; {', '.join(WITH_STOP)} have")
     if branching.number < 2:
-        raise UserError(f"--branches {text}: {mode.name} goes on in two or more")
+        raise of_option("branches", text, f"{mode.name} goes on in two or more")
 
 
 def dress(request: LiveRequest, mode: Mode, branching: Branching, seed: int, positions: int) -> None:
@@ -92,9 +92,11 @@ def dress(request: LiveRequest, mode: Mode, branching: Branching, seed: int, pos
     made = PLANS[mode.name](request, mode, branching, seed)
     longest = max((row.context for stage in made.staged.stages for row in stage.rows), default=0)
     if longest > positions:
-        raise UserError(
-            f"--mode {mode.name}: request {request.number} comes to a context of {longest:,} tokens, and the model has "
-            f"{positions:,} positions; take a model with more, or fewer branches"
+        raise of_option(
+            "mode",
+            mode.name,
+            f"request {request.number} comes to a context of {longest:,} tokens, and the model has {positions:,} "
+            "positions; take a model with more, or fewer branches",
         )
     made.dress(request)
 

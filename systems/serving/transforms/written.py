@@ -5,7 +5,7 @@ from math import sqrt
 from typing import Any, NamedTuple
 
 from pimloom.arch.document import nearest
-from pimloom.arch.error import UserError
+from pimloom.arch.error import UserError, of_option
 from pimloom.arch.name_units import counted
 from pimloom.systems.serving.transforms.branched import Branching
 from pimloom.systems.serving.transforms.moded import KEYS as MODES
@@ -65,20 +65,20 @@ def parse_speculation(text: str) -> Speculation:
     words = [part.strip() for part in text.split(",")]
     kind = words.pop(0) if "=" not in words[0] else "chain"
     if kind not in KINDS:
-        raise UserError(
-            f"--speculate {text}: expected draft=MODEL, medusa, prism or mirror, {SUCH_AS}{nearest(kind, KINDS)}"
+        raise of_option(
+            "speculate", text, f"expected draft=MODEL, medusa, prism or mirror, {SUCH_AS}{nearest(kind, KINDS)}"
         )
     given = _pairs("--speculate", text, words, KEYS[kind], SUCH_AS)
     if missing := [key for key in NEEDED[kind] if key not in given]:
-        raise UserError(f"--speculate {text}: {kind} has no {' and no '.join(missing)}; add {missing[0]}=...")
+        raise of_option("speculate", text, f"{kind} has no {' and no '.join(missing)}; add {missing[0]}=...")
     read = {key: _value(text, key, value) for key, value in given.items()}
     found = Speculation(kind, **read)
     if len(found.alpha) > found.gamma:
-        raise UserError(
-            f"--speculate {text}: {len(found.alpha)} values of alpha for {found.gamma} drafts; give gamma more"
+        raise of_option(
+            "speculate", text, f"{len(found.alpha)} values of alpha for {found.gamma} drafts; give gamma more"
         )
     if found.spread and len(found.alpha) > 1:
-        raise UserError(f"--speculate {text}: a spread belongs to one alpha for all places; leave one of the two out")
+        raise of_option("speculate", text, "a spread belongs to one alpha for all places; leave one of the two out")
     if found.spread and found.spread >= (most := sqrt(found.alpha[0] * (1 - found.alpha[0]))):
         raise UserError(
             f"--speculate {text}: spread: expected below {most:.3g} about alpha {found.alpha[0]:g}"
@@ -86,11 +86,11 @@ def parse_speculation(text: str) -> Speculation:
             else f"--speculate {text}: spread: about alpha {found.alpha[0]:g} there is none; leave it out"
         )
     if found.streams > found.gamma:
-        raise UserError(f"--speculate {text}: streams: expected at most the {found.gamma} drafts, got {found.streams}")
+        raise of_option("speculate", text, f"streams: expected at most the {found.gamma} drafts, got {found.streams}")
     if "nodes" in given and found.nodes > (there := tree.most_nodes(len(found.top1))):
         heads = counted(len(found.top1), "head")
-        raise UserError(
-            f"--speculate {text}: nodes: expected at most {there}, as {heads} of {tree.RANKS} guesses make no more"
+        raise of_option(
+            "speculate", text, f"nodes: expected at most {there}, as {heads} of {tree.RANKS} guesses make no more"
         )
     return found
 
@@ -115,7 +115,7 @@ def _value(text: str, key: str, value: str) -> Any:
     many = value.split(":") if key in ("alpha", "top1") else [value]
     found = tuple(_share("--speculate", text, key, one) for one in many)
     if len(found) > MOST:
-        raise UserError(f"--speculate {text}: {key}: expected at most {MOST} values")
+        raise of_option("speculate", text, f"{key}: expected at most {MOST} values")
     return found if key in ("alpha", "top1") else found[0]
 
 
@@ -148,7 +148,7 @@ def parse_branches(text: str, shared: bool, mode: str | None = None) -> Branchin
     given: Mapping[str, str] = _pairs("--branches", text, words, ("stop", "spread"), such_as)
     stop = _whole("--branches", text, "stop", given["stop"]) if "stop" in given else number
     if stop > number:
-        raise UserError(f"--branches {text}: stop: expected at most the {number} branches, got {stop}")
+        raise of_option("branches", text, f"stop: expected at most the {number} branches, got {stop}")
     return Branching(number, stop, _share("--branches", text, "spread", given.get("spread", "0"), 3.0), shared)
 
 
@@ -160,4 +160,4 @@ def _check_of_modes(text: str, words: list[str], mode: str | None) -> None:
         if takers := [name for name, keys in MODES.items() if key in keys]:
             name = asked if asked in takers else takers[0]
             shown = word if "=" in word else f"{key}=..."
-            raise UserError(f"--branches {text}: {key} belongs to --mode, such as --mode {name},{shown}")
+            raise of_option("branches", text, f"{key} belongs to --mode, such as --mode {name},{shown}")
