@@ -64,7 +64,7 @@ class StackArea(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StudyStacks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Stacks beside each GPU."""
+    """Stacks beside each GPU. If there are any, they need a part (`dram.part`)."""
 
     MEANING: ClassVar[Mapping[str, str]] = {
         "each": "stacks beside each GPU; 0: attention on the GPUs [1]",
@@ -75,11 +75,11 @@ class StudyStacks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "area": "what the units add to the dies; left out: no figure",
     }
 
-    each: Annotated[int, msgspec.Meta(ge=0, le=64)]
-    placement: Literal["bank", "bg", "buffer"]
-    power_limited: bool
-    pipelined: bool
-    co_processing: bool
+    each: Annotated[int, msgspec.Meta(ge=0, le=64)] = 0
+    placement: Literal["bank", "bg", "buffer"] = "bank"  # [secondary] chosen by the paper
+    power_limited: bool = True
+    pipelined: bool = False
+    co_processing: bool = False
     area: StackArea | None = None
 
 
@@ -88,7 +88,7 @@ class StudyDram(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     MEANING: ClassVar[Mapping[str, str]] = {"part": "memory device: a name in arch/parts or a path"}
 
-    part: str
+    part: str | None = None
 
 
 class AttAccSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -107,9 +107,9 @@ class AttAccSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gpus: Positive
     element_bits: Literal[8, 16]
     gpu: StudyGpu
-    stacks: StudyStacks
-    dram: StudyDram
     link: Link
     collective_us: NonNegative
+    stacks: StudyStacks = StudyStacks()
+    dram: StudyDram = StudyDram()
     host: StudyHost | None = None
     routing: Routing = Routing()

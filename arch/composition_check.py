@@ -170,6 +170,10 @@ def check_overlap(document: Document, spec: ComposedSystem, parts: Parts) -> Non
     for name, memory in spec.memories.items():
         if isinstance(memory, PartMemory) and memory.controller is not None and name not in needed:
             document.fail(f"memories.{name}.controller", "only systolic arrays need one; leave it out")
+        at_banks = any(isinstance(u, GemvUnit) and u.memory == name and u.at == "bank" for u in spec.units.values())
+        for key in () if at_banks else ("pim_queue_entries", "pim_floor_ck"):
+            if (place := f"memories.{name}.controller.{key}") in document.sources:
+                document.fail(place, f"no unit computes beside the banks of {name}; leave it out")
     if hands_over(spec, {name: part for name, (part, _) in parts.items()}) or spec.overlap == "serial":
         return
     for phase in spec.runs:

@@ -152,11 +152,19 @@ def _parsed(sheet: Sheet) -> Document:
 
 
 def _complete(document: Document, type_: type) -> None:
-    """Write out the keys of sections that the file may leave out, so that they can be overridden."""
+    """Write out keys that the file may leave out of its sections, so that they can be overridden."""
     fields = msgspec.structs.fields(type_) if issubclass(type_, msgspec.Struct) else ()
     for field in fields if isinstance(document.tree, dict) else ():
         if isinstance(field.default, msgspec.Struct):
             document.fill(field.encode_name, msgspec.structs.asdict(field.default))
+        elif field.encode_name in document.tree and isinstance(field.type, type):
+            document.fill(field.encode_name, _defaults(field.type))
+
+
+def _defaults(type_: type) -> dict[str, Any]:
+    """Keys of a section that have a plain default."""
+    fields = msgspec.structs.fields(type_) if issubclass(type_, msgspec.Struct) else ()
+    return {f.encode_name: f.default for f in fields if isinstance(f.default, int | float | str)}
 
 
 def _override(document: Document, overrides: Mapping[str, str], optional: Collection[str] = ()) -> None:

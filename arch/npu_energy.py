@@ -20,12 +20,12 @@ class NpuEnergy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "static_w": "power of the NPU that does nothing [W]",
     }
 
-    comp_reads: PositiveFloat
     pj_per_mac: NonNegative
     pj_per_vector_op: NonNegative
     pj_per_sram_byte: NonNegative
     logic_scale: PositiveFloat
     static_w: NonNegative
+    comp_reads: PositiveFloat = 4.0  # [paper] Heo et al., ASPLOS 2024
 
 
 class BankLayout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -30,7 +30,7 @@ class PimDram(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     channels: Annotated[int, msgspec.Meta(gt=0, le=256)]
     lanes: Count
     row_buffers: Literal["dual", "blocked", "none"]
-    pim_precharge: PrechargeScope
+    pim_precharge: PrechargeScope = "bank"
 
 
 class Arrays(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,7 +76,7 @@ class Packing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "constants": "published: L_gw 100 and L_tile 184 of Algorithm 1; derived: measured on a channel of this system",
     }
 
-    constants: Literal["published", "derived"]
+    constants: Literal["published", "derived"] = "published"
 
 
 class NpuPimSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -90,8 +90,8 @@ class NpuPimSystem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     controller: Controller
     npu: Arrays
     interleave: Interleave
-    packing: Packing
     link: Link
+    packing: Packing = Packing()
     faults: Faults = Faults()
     energy: NpuEnergy | None = None
     bank: BankLayout | None = None

@@ -11,7 +11,7 @@ Entries = Annotated[int, msgspec.Meta(ge=1, le=4096)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=10**6)]
 
 
-class Controller(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Controller(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What the controller of one channel holds, and when it chooses what."""
 
     MEANING: ClassVar[Mapping[str, str]] = {
@@ -27,11 +27,11 @@ class Controller(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     entries: Entries
     queue_entries: Entries
-    pim_queue_entries: Entries
+    pim_queue_entries: Entries = 1
     window: Annotated[int, msgspec.Meta(ge=1, le=65536)]
     row_hit_cap: Positive
     drain_idle: Count
-    pim_floor_ck: Count
+    pim_floor_ck: Count = 0
     offers_per_ck: Annotated[int, msgspec.Meta(ge=1, le=16)]
 
 

@@ -50,6 +50,7 @@ KINDS: Mapping[str, tuple[str, str]] = {  # where the struct of each is, and its
     "attacc": ("attacc", "AttAccSystem"),
     "duplex": ("duplex_system", "DuplexSystem"),
 }
+OF_DRAM = ("part", "pim_precharge")  # keys of a system below `dram.` that its file may leave out
 Spec = TypeVar(
     "Spec",
     PimSystem, RooflineSystem, "NpuPimSystem", "ComposedSystem", "CentSystem", "AttAccSystem", "DuplexSystem",
@@ -164,6 +165,8 @@ def _resolved(sheet: Sheet, overrides: Mapping[str, str], part: Callable[[str], 
     loaded: Loaded[Any] = load_sheet(sheet, struct_of_kind(kind), mine)
     spec: PimSystem | NpuPimSystem | AttAccSystem = loaded.value
     device = spec.dram.part
+    if device is None:
+        return System(path.stem, spec, None, loaded.sources)
     if device.endswith((".yaml", ".yml")) and loaded.sources["dram.part"].file != SET:
         device = str(path.parent / device)  # a path in a file starts at that file
     try:
@@ -225,7 +228,7 @@ def below_dram(error: UserError, tree: dict[str, Any]) -> UserError:
     if not said.startswith("--set "):
         return error
     place, _, why = said.removeprefix("--set ").partition(":")
-    own = nearest(place, tree["dram"]).removeprefix(NEAREST) if why.startswith(" no such key") else ""
+    own = nearest(place, tree.get("dram", {})).removeprefix(NEAREST) if why.startswith(" no such key") else ""
     close = [f"dram.{name}" for name in dict.fromkeys([*own.split(", "), *names.split(", ")]) if name]
     return UserError(f"--set dram.{place}:{why}{NEAREST if close else ''}{', '.join(close[:3])}")
 
@@ -267,22 +270,22 @@ def _lacks_pim(path: Path, device: str) -> str:
 
 def part_places(sheet: Sheet) -> list[str]:
     """The places at which a system names its parts."""
-    kind = system_kind(sheet)
+    kind, tree = system_kind(sheet), tree_of(sheet)
     if kind == "composed":
         from pimloom.arch.composition_load import part_places as of_memories
 
-        return of_memories(tree_of(sheet))
-    return [] if kind in ("roofline", "duplex", "cent") else ["dram.part"]
+        return of_memories(tree)
+    return [] if kind in ("roofline", "duplex", "cent") or "dram" not in tree else ["dram.part"]
 
 
 def split_overrides(overrides: Mapping[str, str], tree: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
     """Overrides of the system itself, and those of its part (below `dram.`, without that prefix)."""
     mine: dict[str, str] = {}
     parts: dict[str, str] = {}
-    dram = tree.get("dram")
+    dram = tree.get("dram", {})
     for place, text in overrides.items():
         head, _, rest = place.partition(".")
-        if head == "dram" and isinstance(dram, dict) and rest and rest not in dram:
+        if head == "dram" and isinstance(dram, dict) and rest and rest not in (*dram, *OF_DRAM):
             parts[rest] = text
         else:
             mine[place] = text

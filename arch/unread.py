@@ -8,6 +8,7 @@ from pimloom.arch.command import Role, Row
 from pimloom.arch.error import UserError
 from pimloom.arch.part import Part
 from pimloom.arch.part_channel import without_pim
+from pimloom.arch.source import SET
 from pimloom.arch.standard import join_tables, read_timings
 
 if TYPE_CHECKING:
@@ -69,16 +70,21 @@ REFRESHED = ("timing.tRFC", "timing.tREFI")
 BY_BANK = ("timing.tRFCpb", "timing.tREFIpb", "timing.tRREFD", "timing.tPBR2ACT", "timing.tPBR2PBR", "current.IDD5PB")
 ASLEEP = ("timing.tCKESR", "timing.tXS", "current.IDD6")
 ROWS = frozenset({Role.ACTIVATE, Role.MULTIPLY, Role.PRECHARGE})
+OF_DOTS = {"nGEMV", "nTREE"}  # of units beside banks of an NPU: no rule, but the time of a dot product
 OF_AIM = ROWS | {Role.LOAD, Role.RESULTS, Role.SCATTER, Role.WRITE}  # PIM-GPT and units at banks: K and V are written
 OF_DUPLEX = ROWS | {Role.READ, Role.WRITE}
 OF_ATTACC = {"bank": "AB", "bg": "SB", "buffer": "PB"}  # a placement of units, and how its commands of rows end
 
 
 class Unread(NamedTuple):
-    """A key that is not read, by its dotted place, and why. A place that ends with a dot covers all keys below it."""
+    """A key that is not read, by its dotted place, and why. A place that ends with a dot covers all keys below it.
+
+    because: the key that has it so. If that is not set by an override, a file that has the unread key is refused, too.
+    """
 
     place: str
     why: str
+    because: str = ""
 
     def names(self, place: str) -> bool:
         """Whether this covers a place."""
@@ -95,9 +101,16 @@ def check_read(kind: str, overrides: Iterable[str], command: str | None = None) 
 
 
 def check_used(system: "System", overrides: Iterable[str]) -> None:
-    """Raise UserError for an override that this system does not read because of its other keys."""
-    if overrides and system.kind in BY_KIND:
-        refuse([*BY_KIND[system.kind](system), *_draws(system)], overrides)
+    """Raise UserError for an override, or a key of its file, that this system does not read because of others."""
+    if system.kind not in BY_KIND:
+        return
+    rules = [*BY_KIND[system.kind](system), *_draws(system)]
+    refuse(rules, overrides)
+    for rule in rules:
+        if rule.because and not system.where(rule.because).startswith(SET):
+            for place, source in system.sources.items():
+                if source.line and source.file == system.sources["kind"].file and rule.names(place):
+                    raise UserError(f"{system.where(place)}: {rule.why}")
 
 
 def refuse(unread: Iterable[Unread], overrides: Iterable[str], below: str = "") -> None:
@@ -137,11 +150,13 @@ def _pim(system: "System") -> Iterator[Unread]:
 def _attacc(system: "System") -> Iterator[Unread]:
     spec: AttAccSystem = system.spec  # type: ignore[assignment]
     if not spec.stacks.each:
-        some = "take attacc, which has some" if spec.host else "--set stacks.each=5 gives it some"
+        why = f"{system.name} has no stacks; take attacc, which has some, or leave it out"
         places = ("dram.", "stacks.placement", "stacks.power_limited", "stacks.area.")
-        yield from (Unread(place, f"{system.name} has no stacks; {some}") for place in places)
+        yield from (Unread(place, why, "stacks.each") for place in places)
         return
-    assert system.part is not None
+    if system.part is None:
+        yield Unread("stacks.each", "stacks need dram.part; set it, too, or take attacc", "kind")
+        return
     others = tuple(end for placement, end in OF_ATTACC.items() if placement != spec.stacks.placement)
     plain, table = (join_tables(system.part.standard, pim) for pim in (None, system.part.pim))
     own = table.commands[len(plain.commands) :]
@@ -168,12 +183,18 @@ def _duplex(system: "System") -> Iterator[Unread]:
 
 def _npu_pim(system: "System") -> Iterator[Unread]:
     spec: NpuPimSystem = system.spec  # type: ignore[assignment]
+    part, buffers = system.memory, "dram.row_buffers"
     if spec.dram.row_buffers == "none":
-        why = "there is no PIM with dram.row_buffers=none; take npu_pim or neupims, or leave it out"
+        why = "not read: there is no PIM with dram.row_buffers=none; take npu_pim or neupims, or leave it out"
         places = ("controller.pim_queue_entries", "controller.pim_floor_ck", "dram.pim_precharge", "dram.pim_unit.")
-        yield from (Unread(place, f"not read: {why}") for place in (*places, "packing.constants"))
-        if spec.energy is not None:
-            yield Unread("energy.comp_reads", f"not read: {why}")
+        yield from (Unread(place, why, buffers) for place in (*places, "packing.constants", "energy.comp_reads"))
+    else:
+        sent = frozenset(command.name for command in join_tables(part.standard, part.pim).commands)
+        for name in _unbound(part.standard, part.pim, frozenset(part.timing), sent) - OF_DOTS:
+            yield Unread(f"dram.timing.{name}", f"not read with dram.row_buffers={spec.dram.row_buffers}; leave it out")
+    if spec.dram.row_buffers == "blocked":
+        why = "not read with dram.row_buffers=blocked, where PIM never gives way; set dual, or leave it out"
+        yield Unread("controller.pim_floor_ck", why, buffers)
     if spec.energy is None:
         yield from _energies("dram.", "the system has no key energy, and so no energy")
     elif not system.memory.current:

@@ -19,14 +19,15 @@ CHANNELS, CONTEXTS = 2, (33, 20, 9)
 SMALL = {
     "dram.channels": CHANNELS, "dram.organization.ranks": 2, "dram.organization.bank_groups": 1,
     "dram.organization.rows": 65536, "dram.organization.capacity_bytes": 1 << 29, "controller.entries": 4,
-    "controller.queue_entries": 3, "controller.pim_queue_entries": 6, "controller.window": 12,
+    "controller.queue_entries": 3, "controller.window": 12,
     "controller.drain_idle": 2, "controller.offers_per_ck": 1, "npu.arrays": 1, "npu.rows": 4, "npu.vector_units": 1,
     "npu.vector_lanes": 4,
 }  # fmt: skip
 
 
 def small_system(name: str) -> System:
-    return load_system(name, {key: str(value) for key, value in SMALL.items()})
+    of_pim = {} if name == "npu_only" else {"controller.pim_queue_entries": 6}
+    return load_system(name, {key: str(value) for key, value in (SMALL | of_pim).items()})
 
 
 def small_model(width: int) -> LlmSpec:

@@ -39,7 +39,14 @@ def spec(
     window = 96 if mode == "DRAM" and 5 not in fixes else 4352
     repaired = {name for fix in fixes for name in FIXES.get(fix, ())}
     rules = channel_rules(Faults(**{name: name not in repaired for name in Faults.__struct_fields__}))
-    return PimChannel(part, MODE[mode], Controller(32, 128, 128, window, 4, 8, 10, 2), rules, precharge)
+    return PimChannel(part, MODE[mode], _controller(window), rules, precharge)
+
+
+def _controller(window: int) -> Controller:
+    return Controller(
+        entries=32, queue_entries=128, pim_queue_entries=128, window=window, row_hit_cap=4, drain_idle=8,
+        pim_floor_ck=10, offers_per_ck=2,
+    )  # fmt: skip
 
 
 class Run:

@@ -225,13 +225,14 @@ def test_attention_on_processors_of_the_host() -> None:
 
 
 @pytest.mark.parametrize(("setting", "said"), [
-    ("stacks.each=5", "--set stacks.each: stacks attend, and so does the host; set stacks.each=0, or leave host out"),
+    ("stacks.each=5", "--set stacks.each: stacks need dram.part; set it, too, or take attacc"),
+    ("stacks.each=5 dram.part=hbm3_attacc_5200", "--set stacks.each: stacks attend, and so does the host; set stacks."),
     ("stacks.placement=bg", "--set stacks.placement: attacc_host has no stacks; take attacc, which has some"),
     ("host.cores=0", "--set host.cores: expected"),
 ])  # fmt: skip
 def test_what_a_box_with_a_host_refuses(setting: str, said: str) -> None:
     with pytest.raises(UserError, match=re.escape(said)):
-        ran(setting, system="attacc_host")
+        ran(*setting.split(), system="attacc_host")
 
 
 def test_memory_is_that_of_the_box_whatever_the_model() -> None:

@@ -21,14 +21,14 @@ memories:
   hbm:
     part: hbm2_neupims
     channels: 4
-    controller: {entries: 32, queue_entries: 128, pim_queue_entries: 128, window: 4352, row_hit_cap: 4, drain_idle: 8,
-                 pim_floor_ck: 10, offers_per_ck: 2}
+    controller: {entries: 32, queue_entries: 128, window: 4352, row_hit_cap: 4, drain_idle: 8, offers_per_ck: 2}
 units:
   npu: {type: arrays, memory: hbm, clock_mhz: 1000, arrays: 8, rows: 128, dataflow: ws, least_step_cyc: 4,
         gemv_load_cyc: 8, vector_units: 8, vector_lanes: 128}
 """
 ALONE = TOY + "runs: {prefill: {all: npu}, decode: {all: npu}}\noverlap: serial\n"
-BESIDE = TOY + (
+OF_PIM = "offers_per_ck: 2, pim_queue_entries: 128, pim_floor_ck: 10"
+BESIDE = TOY.replace("offers_per_ck: 2", OF_PIM) + (
     "  pim: {type: gemv, memory: hbm, at: bank, lanes: 16, pim_precharge: bank}\n"
     "runs: {prefill: {all: npu}, decode: {score: pim, value: pim, all: npu}}\noverlap: {sub_batches: 2}\n"
 )
@@ -88,6 +88,7 @@ def test_arrays_beside_pim_are_neupims(batch: Batch, llm: LlmSpec, tmp_path: Pat
         (BESIDE, "score: pim, ", "gemm: pim, score: pim, ", "expected gemm: npu"),
         (BESIDE, "lanes: 16, ", "lanes: 16, power_w: 3, ", "units.pim.power_w: of arrays beside PIM no energy is told"),
         (BESIDE, ", pim_precharge: bank", "", "missing key 'pim_precharge'"),
+        (ALONE, "offers_per_ck: 2", OF_PIM, "controller.pim_queue_entries: no unit computes beside the banks of hbm"),
         (ALONE, "    controller: {entries", "    controller2: {entries", "unknown key 'controller2'"),
     ],
 )

@@ -102,10 +102,11 @@ def test_a_request_of_cent_is_prompt_and_answer() -> None:
 def test_every_field_of_a_system_can_be_an_axis(system: str) -> None:
     """Each place takes its own value, and the last one no mapping."""
     loaded, work = load_system(system), LINE if system == "cent" else BOX
-    places, part = dict(leaves(loaded.spec)), loaded.memory
+    places, part = dict(leaves(loaded.spec)), loaded.part
     below = "aim.dram." if system == "cent" else "dram."
-    places |= {f"{below}{place}": value for place, value in leaves(part.organization, "organization.")}
-    places |= {f"{below}timing.{name}": f"{part.cycles(name)} nCK" for name in part.timing}
+    if part is not None:
+        places |= {f"{below}{place}": value for place, value in leaves(part.organization, "organization.")}
+        places |= {f"{below}timing.{name}": f"{part.cycles(name)} nCK" for name in part.timing}
     if loaded.aim:
         places |= {f"aim.{place}": value for place, value in leaves(loaded.aim.spec)}
     base = base_of(Sweep("test", system, work, {}, (), (), {}, "grid", None, 1, 0))

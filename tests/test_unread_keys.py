@@ -308,6 +308,36 @@ def test_keys_that_change_nothing_are_refused_by_the_command(arguments: str, sai
     assert done.code == 2 and done.err.startswith(f"pimloom: --set {setting.partition('=')[0]}: ") and said in done.err
 
 
+@pytest.mark.parametrize(("system", "below", "key", "said"), [
+    ("npu_only", "dram", "pim_precharge: bank", "there is no PIM"),
+    ("npu_only", "controller", "pim_queue_entries: 1", "there is no PIM"),
+    ("npu_only", "controller", "pim_floor_ck: 0", "there is no PIM"),
+    ("npu_only", "energy", "comp_reads: 4", "there is no PIM"),
+    ("npu_only", "packing", "constants: published", "there is no PIM"),
+    ("npu_pim", "controller", "pim_floor_ck: 10", "where PIM never gives way"),
+    ("attacc_gpu", "stacks", "placement: bank", "my has no stacks"),
+    ("attacc_host", "stacks", "power_limited: true", "my has no stacks"),
+    ("attacc_gpu", "dram", "part: hbm3_attacc_5200", "my has no stacks"),
+])  # fmt: skip
+def test_a_file_that_has_a_key_without_effect_is_refused(
+    system: str, below: str, key: str, said: str, tmp_path: Path
+) -> None:
+    text, mine = find("systems", system).read_text(), tmp_path / "my.yaml"
+    head, line = f"\n{below}:\n", f"  {key}\n"
+    mine.write_text(text.replace(head, head + line) if head in text else f"{text}{head.lstrip()}{line}")
+    with pytest.raises(UserError, match=rf"^{mine}:\d+: at \$\.{below}\.{key.partition(':')[0]}: .*{said}"):
+        load_system(str(mine))
+
+
+def test_a_key_that_an_override_leaves_without_effect_is_taken() -> None:
+    """A sweep over row buffers or stacks has one file for all its points."""
+    assert load_system("neupims", {"dram.row_buffers": "none", "dram.lanes": "0"}).part
+    assert load_system("attacc", {"stacks.each": "0", "stacks.pipelined": "false", "stacks.co_processing": "false"})
+    with pytest.raises(UserError, match=r"^--set stacks\.each: stacks need dram\.part; set it, too, or take attacc$"):
+        load_system("attacc_gpu", {"stacks.each": "5"})
+    assert load_system("attacc_gpu", {"stacks.each": "5", "dram.part": "hbm3_attacc_5200"}).part
+
+
 @pytest.mark.parametrize(("setting", "said"), [
     ("dram.pim_unit.mac_power_mw=1", "no command of PIM"), ("dram.timing.nMODCH=9 nCK", "no command of PIM"),
     ("dram.io_pj_per_bit=9", ""), ("controller.page_timeout_ck=9", "page=open"),

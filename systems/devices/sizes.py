@@ -40,7 +40,7 @@ def memory_gb_s(system: System, tp: int) -> float:
             assert system.duplex is not None
             return system.duplex.stack_gb_s * system.duplex.spec.stacks * devices
         case AttAccSystem():
-            stacks = spec.stacks.each * system.memory.peak_gb_s * STACK_CHANNELS
+            stacks = spec.stacks.each * system.memory.peak_gb_s * STACK_CHANNELS if spec.stacks.each else 0
             return (spec.gpu.memory_gb_s + stacks) * devices + (
                 PROCESSORS * spec.host.memory_gb_s if spec.host else 0.0
             )

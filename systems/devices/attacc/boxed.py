@@ -97,7 +97,7 @@ def boxed(system: System, llm: LlmSpec, released: bool, tp: int = 1) -> Boxed:
             f"{llm.name}: needs {weights:,} bytes for its weights, {counted(spec.gpus, 'GPU')} of {system.name} hold "
             f"{there:,}; {_more(llm, -(-weights // gpu.memory_bytes), option)}"
         )
-    stacks = spec.gpus * spec.stacks.each * _stack_bytes(system)
+    stacks = spec.gpus * spec.stacks.each * CHANNELS * beside[0].part.organization.capacity_bytes if beside[0] else 0
     host = HOSTS * spec.host.memory_bytes if spec.host else 0
     room = stacks or host or there - weights
     decoders, slips = _decoders(llm, spec.routing), AS_RELEASED if released else PHYSICAL
@@ -165,7 +165,3 @@ def _host(system: System, spec: AttAccSystem) -> Gpu | None:
 def gpu_of(one: StudyGpu, link_gb_s: float) -> Gpu:
     """As layers are priced on it; link_gb_s: of its links, both ways together."""
     return Gpu(one.cores, one.peak_tflops, one.memory_gb_s, link_gb_s, one.l1_bytes, one.l2_bytes)
-
-
-def _stack_bytes(system: System) -> int:
-    return CHANNELS * system.memory.organization.capacity_bytes
