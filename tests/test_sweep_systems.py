@@ -8,11 +8,13 @@ import pytest
 
 import pimloom
 from pimloom.arch.error import UserError
+from pimloom.arch.system import load_system
 from pimloom.sweeping.checks import check_points
 from pimloom.sweeping.definition.grid import grid_points
 from pimloom.sweeping.definition.load_sweep import sweep_from
 from pimloom.sweeping.point.evaluate import evaluate
 from pimloom.sweeping.point.shared import Base, base_of
+from pimloom.systems.devices.area import area_mm2
 
 BOTH = ["gpu_a100", "gpu_h100"]
 EQUAL: dict[str, Any] = {
@@ -114,6 +116,16 @@ def test_goodput_is_an_objective() -> None:
         assert row["pricing_holds"] == int(alone.pricing.holds)
         assert row["pricing_error_bound"] == alone.pricing.error_bound
     assert 100 < found[0]["goodput_rate_per_s"] < found[1]["goodput_rate_per_s"] < 800_000
+
+
+def test_goodput_rows_have_the_area_of_all_devices() -> None:
+    """No area of a GPU is known, so its row has none."""
+    short = {"layers": 1, "lengths": "64:2", "slo": "ttft=1s,tpot=1s", "rate": "10:20", "goodput": True, "replicas": 2}
+    work = SERVED["workload"] | short | {"price": {"gpu_a100": 1.29, "npu_only": 1}}
+    sweep = SERVED | {"system": ["gpu_a100", "npu_only"], "workload": work}
+    gpu, npu = rows(sweep | {"objectives": {"goodput_rate_per_s": "max"}})
+    assert gpu["error"] is None and npu["error"] is None and gpu["area_mm2"] is None
+    assert npu["area_mm2"] == 2 * area_mm2(load_system("npu_only")) > 0
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ def _page(runs: Sequence[Run], checks: Rows, over_batch: Sequence[tuple[int, flo
             Section("What the paper claims", "headline", HEADLINE, [headline(checks)]),
             assumptions(HERE),
         ],
-        passed_cards(checks, _against),
+        passed_cards(checks, against),
         {
             "pimloom": __version__,
             "system": f"attacc, digest {system.digest}",
@@ -142,7 +142,8 @@ def _page(runs: Sequence[Run], checks: Rows, over_batch: Sequence[tuple[int, flo
     )
 
 
-def _against(check: Mapping[str, object]) -> str:
+def against(check: Mapping[str, object]) -> str:
+    """What a check compares with: the paper, the authors' source, or runs of their simulator."""
     if str(check["check"]).startswith(further.GAIN):
         return "the paper, by a third party's notes"
     return "the source" if check["tag"] == "secondary" else "runs of the simulator"

@@ -154,6 +154,11 @@ def _values(found: CentOutcome) -> dict[str, float]:
     }  # fmt: skip
 
 
+def against(check: Mapping[str, object]) -> str:
+    """What a check compares with: results that the authors ship, or their simulator."""
+    return "shipped results" if check["tag"] == "secondary" else "the simulator"
+
+
 def _page(runs: Sequence[Run], checks: Rows, every: int) -> Page:
     system = load_system(SYSTEM)
     deepest = max(abs(float(str(check["deviation"]))) for check in checks if check["tolerance"] != PRINTED)
@@ -170,7 +175,7 @@ def _page(runs: Sequence[Run], checks: Rows, every: int) -> Page:
             Section("Against GPUs", "gpus", GPUS, [against_gpus()]),
             assumptions(HERE),
         ],
-        passed_cards(checks, lambda check: "shipped results" if check["tag"] == "secondary" else "the simulator"),
+        passed_cards(checks, against),
         {
             "pimloom": __version__,
             "system": f"{SYSTEM}, digest {system.digest}",

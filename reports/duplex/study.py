@@ -173,13 +173,14 @@ def _page(
             reproduction_section(INTRO, checks, "tolerance"),
             assumptions(HERE),
         ],
-        passed_cards(checks, _against),
+        passed_cards(checks, against),
         {"pimloom": __version__, "device": "duplex, part hbm3_duplex_5200", "made by": "pimloom report duplex"},
         _claim(found),
     )
 
 
-def _against(check: Mapping[str, object]) -> str:
+def against(check: Mapping[str, object]) -> str:
+    """What a check compares with: the paper, the authors' code, or their later simulator and arithmetic."""
     kinds = {"paper": "the paper", "secondary": "the authors' code"}
     return kinds.get(str(check["tag"]), "the authors' simulator, and arithmetic")
 

@@ -16,12 +16,12 @@ from pimloom.sweeping.point.traces import Trace
 from pimloom.systems.devices.area import area_mm2
 from pimloom.systems.devices.device import Device, Share, device_of
 from pimloom.systems.devices.kept import Kept
-from pimloom.systems.serving.online.asked import online_work, served_on
+from pimloom.systems.serving.online.asked import goodput_on, served_on
 from pimloom.systems.serving.online.prepared import Source
 from pimloom.systems.serving.options.wanted import Wanted
 from pimloom.systems.serving.pools.written import SUCH_AS, parse_pools
 from pimloom.systems.serving.pricing.sampling import Pricing
-from pimloom.systems.serving.results.goodput import Goodput, parse_rates
+from pimloom.systems.serving.results.goodput import parse_rates
 from pimloom.systems.serving.results.limits import NAMES as SLO
 from pimloom.systems.serving.results.limits import parse_slo
 from pimloom.systems.serving.results.outcome import Online, Spread
@@ -239,18 +239,21 @@ def served_point(
     except UserError as error:
         said = str(error).replace("--set ", "")  # a place of the system is an axis here
         raise UserError(OPTION.sub(lambda option: f"workload.{option[1].replace('-', '_')}", said)) from None
+    return _values(found, rate is not None) | {"area_mm2": _area_mm2(on)}, found.spec_digest
+
+
+def _area_mm2(on: Sequence[tuple[System, int]]) -> float | None:
+    """Of all devices; None if the area of one system is not known."""
     areas = [(area_mm2(each), devices) for each, devices in on]
-    area = None if any(one is None for one, _ in areas) else sum((one or 0.0) * devices for one, devices in areas)
-    return _values(found, rate is not None) | {"area_mm2": area}, found.spec_digest
+    return None if any(one is None for one, _ in areas) else sum((one or 0.0) * devices for one, devices in areas)
 
 
 def _goodput(wanted: Wanted, source: Source, llm: LlmSpec, trace: Requests | None) -> tuple[dict[str, Any], str]:
     """The highest rate that holds. Raises UserError, also where not even the lowest does."""
-    found = online_work(wanted, source, llm, trace).run(lambda done, total: None)
-    assert isinstance(found, Goodput)
+    found, on = goodput_on(source, llm, wanted, trace)
     values = {name: getattr(found, name.replace("goodput_rate", "goodput")) for name in GOODPUT}
     pricing = {} if found.pricing is None else _pricing(found.pricing)
-    return values | pricing, found.spec_digest
+    return values | pricing | {"area_mm2": _area_mm2(on)}, found.spec_digest
 
 
 def _check_pools(pools: Scalar | None, system: System, own: Own) -> None:

@@ -65,14 +65,36 @@ def online_work(
             online = found.serve(requests, progress, False, True)
             steadiness.extend(warning(online.backlog, len(requests.prompt)))
             return online
-        measured = wanted.sample > 0 and not wanted.exact
-        if measured:  # prices are mended before rates are compared
-            found.serve(at_rate(requests, sqrt(rates[0] * rates[1])), progress, True, True)
-        best = find(_stream(wanted, requests, found), rates, wanted.share, found.devices, progress)
-        of_best = found.serve(at_rate(requests, best.goodput_per_s), progress, True, measured)
-        return replace(best, pricing=of_best.pricing)
+        return _searched(wanted, requests, rates, found, progress)
 
     return Work(f"{llm.name} on {wanted.system}", run, lambda: [*llm.notes, *notes, *found.after(), *steadiness])
+
+
+def _searched(
+    wanted: Wanted, requests: Requests, rates: tuple[float, float], found: Found, progress: Progress
+) -> Goodput:
+    measured = wanted.sample > 0 and not wanted.exact
+    if measured:  # prices are mended before rates are compared
+        found.serve(at_rate(requests, sqrt(rates[0] * rates[1])), progress, True, True)
+    best = find(_stream(wanted, requests, found), rates, wanted.share, found.devices, progress)
+    of_best = found.serve(at_rate(requests, best.goodput_per_s), progress, True, measured)
+    return replace(best, pricing=of_best.pricing)
+
+
+def goodput_on(
+    source: Source, llm: LlmSpec, wanted: Wanted, trace: Requests | None
+) -> tuple[Goodput, Sequence[tuple[System, int]]]:
+    """The highest rate that systems of a source hold, and these with how many devices each. trace: requests that were
+    read, in place of `wanted.trace`. Raises UserError, also if the lowest rate does not hold."""
+    _check_words(wanted)
+    check_strays(wanted)
+    given = requests_of(wanted) if trace is None else _timed(wanted, first(trace, wanted.requests))
+    requests, _ = _fitting(wanted, llm, given)
+    rates = _rates(wanted, requests)
+    assert rates is not None
+    requests = repeated(requests, 1)
+    found = _found(wanted, _written(wanted), llm, requests, source)
+    return _searched(wanted, requests, rates, found, lambda done, total: None), found.on
 
 
 def _stream(wanted: Wanted, requests: Requests, found: Found) -> RateTrials:
