@@ -1,8 +1,6 @@
 """Keys of AttAcc, CENT and Duplex that would change nothing are refused; those beside them change what they say."""
 
-import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,13 +13,17 @@ from pimloom.arch.error import UserError
 from pimloom.arch.fabric_cost import COMPONENTS
 from pimloom.arch.llm import load_llm
 from pimloom.arch.load import read_sheet, tree_of
-from pimloom.arch.names import find
+from pimloom.arch.names import find, find_optics
 from pimloom.arch.system import load_system
 from pimloom.energy.cent import Counted, Token, energies_pj
+from pimloom.sweeping.definition.sweep import Sweep
+from pimloom.sweeping.point.evaluate import evaluate
+from pimloom.sweeping.point.shared import base_of
 from pimloom.systems.devices.area import area_of_all_mm2
 from pimloom.systems.devices.attacc.boxed import boxed
 from pimloom.systems.devices.cent.placed import placed
 from tests.command import call
+from tests.perturb import NAMES, OWN, Ask, command_asks, leaves, model_in, places_in, quiet
 from tests.slow import slow
 
 LLAMA = load_llm("llama-2-7b")
@@ -157,134 +159,125 @@ def test_area_of_attacc_is_what_its_dies_get(settings: dict[str, str], tp: int, 
 
 # Every place of every file under every command that takes it: another value changes the result, or is refused.
 
-MODEL = {
-    "model_type": "llama", "num_hidden_layers": 2, "hidden_size": 1024, "num_attention_heads": 8,
-    "num_key_value_heads": 8, "intermediate_size": 1024, "max_position_embeddings": 512, "vocab_size": 1000,
-    "rms_norm_eps": 1e-5,
-}  # fmt: skip
+COMPOSED = tuple(f"examples/systems/{name}.yaml" for name in ("phone", "pim_card", "hbm3_npu"))
+SYSTEMS = (
+    "pim_gpt", "attacc", "attacc_gpu", "attacc_host", "neupims", "npu_pim", "npu_only", "cent", "duplex", "xeon_6154",
+    *COMPOSED,
+)  # fmt: skip
 RUN, SERVE = ("--prompt", "300", "--generate", "3"), ("--arrivals", "poisson:1000/s", "--lengths", "300:3")
-BATCH: dict[str, tuple[str, ...]] = {"pim_gpt": (), "cent": ()}  # requests at once
-NAMES = ("description", "kind", "type", "standard", "pim", "part", "aim", "device", "memory", "link", "network")
-REFUSED = re.compile("not read|does not read it|has no stacks|no such key")
-AGREE = re.compile(  # a part is one of numbers that fit each other: what does not is refused
-    r"banks x rows|a burst carries|lanes x element_bits|has one command bus|expected at least tRAS|expected a power of"
-    r"|expected true or false|expected more than|takes elements of|co_processing needs stacks|multipliers beside"
-)
+MANY = ("--prompt", "400", "--generate", "2", "--batch", "64")  # for what a few requests do not feel
+AT_ONCE: dict[str, tuple[str, ...]] = {"pim_gpt": (), "cent": ()}  # requests; of others two
+AGAIN: dict[str, tuple[str, ...]] = {  # a second run, for what the first does not feel
+    **dict.fromkeys(("neupims", "npu_pim", "npu_only", "examples/systems/hbm3_npu.yaml"), MANY),
+    "cent": (*RUN, "--lm-head"),
+}
+EXPERTS = {
+    "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2, "intermediate_size": 512,
+}  # fmt: skip
 ALONE = {  # what one device, or so short a run, cannot feel: why
     "domain": "of one device", "collective_us": "of one device", "topology": "of one device",
     "timing.tRAS": "its sum with tRP is tRC, which binds", "timing.tRC": "tRAS + tRP bind",
     "gpu.l2_bytes": "the largest matrices fit", "stacks.pipelined": "projections that hide nothing here",
     "timing.tRFC": "shorter than an interval of refresh", "timing.tREFI": "longer than the run",
     "dram.one_bus": "no two commands meet", "nRTRS": "one rank",
+    **{f"link.{key}": "of one device" for key in ("gbps", "latency_ns", "pj_per_bit")},
+    **{f"network.{key}": "of one node" for key in ("gbps", "latency_ns", "pj_per_bit")},
 }  # fmt: skip
 
 
-def leaves(tree: Any, place: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted places of a file and what stands there."""
-    if isinstance(tree, dict):
-        for key, below in tree.items():
-            yield from leaves(below, f"{place}.{key}" if place else key)
-    else:
-        yield place, tree
+def asks_of(folder: Path, command: str, system: str) -> list[Ask]:
+    model = model_in(folder, **(EXPERTS if system == "duplex" else {}))
+    if command == "serve":
+        return [command_asks("serve", system, "--model", model, *SERVE, "--requests", "3")]
+    many = AT_ONCE.get(system, ("--batch", "2"))
+    works = [(*RUN, *many), *([AGAIN[system]] if system in AGAIN else [])]
+    if command == "compare":
+        both, name = f"{system},{'gpu_a100' if system == 't4' else 't4'}", Path(system).stem
+        return [command_asks("compare", both, "--model", model, *works[0], system=f"{name}:")]
+    return [command_asks("run", system, "--model", model, *work) for work in works]
 
 
-def others(value: Any) -> list[str]:
-    """Other values that might stand there, far and near."""
-    if isinstance(value, bool):
-        return [str(not value).lower()]
-    if isinstance(value, int):
-        return [str(n) for n in (value * 2, value // 2, 1, value + 1, value * 8, value * 100, 1000) if n != value]
-    if isinstance(value, float):
-        return [repr(value * by) for by in (2, 0.5, 1.01, 1e-5, 1e4)] if value else ["3.0", "0.5"]
-    if isinstance(value, str) and (found := re.fullmatch(r"([\d.]+) ?(\w+)", value)):
-        number, unit = float(found[1]), found[2]
-        return [f"{number * by:g} {unit}" for by in (2, 8, 40, 0.5, 1.5, 400)] + [f"{n} {unit}" for n in (7, 60, 900)]
-    return ["7", "0.5"] if value is None else []
+def sweep_asks(folder: Path, system: str) -> Ask:
+    """The row of a sweep's point, without its digest."""
+    work: dict[str, Any] = {"model": model_in(folder), "prompt": 300, "generate": 3}
+    work |= {} if system in AT_ONCE else {"batch": 2}
 
+    def ask(place: str, text: str) -> Any:
+        sweep = Sweep(
+            "", system, work, {place: text} if place else {}, (), (), {"latency_s": "min"}, "grid", None, 1, 0
+        )
+        try:
+            row = evaluate(base_of(sweep), {}).row
+        except UserError as error:
+            return str(error)
+        return row["error"] or {key: value for key, value in row.items() if key not in (*OWN, place)}
 
-def places_of(system: str) -> dict[str, Any]:
-    """Those of a system's file, and of the parts that it names, where a user would set them."""
-    tree = tree_of(read_sheet(find("systems", system)))
-    found = dict(leaves(tree))
-    for place, name in [(place, name) for place, name in found.items() if place.rpartition(".")[2] == "part"]:
-        path = str(find("systems", system).parent / name) if name.endswith(".yaml") else name
-        below = place.removesuffix("part")
-        found |= {f"{below}{inner}": value for inner, value in leaves(tree_of(read_sheet(find("parts", path))))}
-        found |= {f"{below}devices": 1, f"{below}one_bus": False}
-    return {place: value for place, value in found.items() if place.rpartition(".")[2] not in NAMES}
-
-
-def answer(*arguments: str) -> Any:
-    """What a command says, without its digest; the error if it refuses."""
-    done = call(*arguments, "--json", "-", "--quiet")
-    if done.code:
-        return done.err
-    found = json.loads(done.out)
-    own = ("spec_digest", "version", "wall_s", "requests_per_s")
-    return {key: value for key, value in found.items() if key not in own}
-
-
-def quiet(command: Sequence[str], places: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Places whose other values are taken and change nothing, and those values."""
-    plain, found = answer(*command), dict[str, list[str]]()
-    assert isinstance(plain, dict), plain
-    for place, value in places.items():
-        same, said = list[str](), list[str]()
-        for text in others(value):
-            other = answer(*command, "--set", f"{place}={text}")
-            if isinstance(other, str) and not REFUSED.search(other):
-                said.append(other)
-            elif other != plain:
-                break
-            else:
-                same.append(text)
-        else:
-            if same and not any("memory" in one or "need" in one or "holds" in one for one in said):
-                found[place] = same
-            elif said and not same and not any(AGREE.search(one) for one in said):
-                found[place] = said
-    return {place: same for place, same in found.items() if not any(place.endswith(key) for key in ALONE)}
-
-
-def command_of(folder: Path, command: str, system: str) -> list[str]:
-    (folder / "model.json").write_text(json.dumps(MODEL))
-    many = BATCH.get(system, ("--batch", "2") if command == "run" else ())
-    work = [*RUN, *many] if command == "run" else [*SERVE, "--requests", "3"]
-    return [command, system, "--model", str(folder / "model.json"), *work]
+    return ask
 
 
 @pytest.mark.parametrize(("command", "system"), [
-    ("run", "t4"), ("run", "gpu_a100"), ("serve", "t4"), ("serve", "gpu_h100"),
-    *(slow(command, system) for command in ("run", "serve") for system in (
-        "pim_gpt", "attacc", "attacc_gpu", "attacc_host", "neupims", "npu_pim", "npu_only", "cent", "duplex",
-        "xeon_6154", "examples/systems/phone.yaml", "examples/systems/pim_card.yaml",
-        "examples/systems/hbm3_npu.yaml",
-    )),
+    ("run", "t4"), ("run", "gpu_a100"), ("serve", "t4"), ("serve", "gpu_h100"), ("compare", "t4"),
+    *(slow(command, system) for command in ("run", "serve", "compare") for system in SYSTEMS),
+    *(slow("compare", system) for system in ("gpu_a100", "gpu_h100")),
 ])  # fmt: skip
 def test_every_place_changes_the_result_or_is_refused(command: str, system: str, tmp_path: Path) -> None:
-    assert quiet(command_of(tmp_path, command, system), places_of(system)) == {}
+    assert quiet(asks_of(tmp_path, command, system), places_in("systems", system), ALONE) == {}
+
+
+@pytest.mark.parametrize("system", ["t4", *map(slow, ("gpu_a100", *SYSTEMS))])
+def test_every_place_changes_the_row_of_a_sweep_or_is_refused(system: str, tmp_path: Path) -> None:
+    assert quiet([sweep_asks(tmp_path, system)], places_in("systems", system), ALONE) == {}
 
 
 @pytest.mark.parametrize("part", ["gddr6_pim_gpt", slow("ddr4_3200"), slow("hbm2_2400"), slow("lpddr5_6400")])
 def test_every_place_of_a_part_under_a_trace(part: str) -> None:
-    places = {f"dram.{place}": value for place, value in leaves(tree_of(read_sheet(find("parts", part))))}
-    wanted = {place: value for place, value in places.items() if place.rpartition(".")[2] not in NAMES}
-    energies = {place: value for place, value in wanted.items() if place.count(".") == 1 or "timing" not in place}
-    command = ["trace", part, "--pattern", "random-rw", "--requests", "100", "--idle", "30000"]
-    assert quiet(command, energies) == {}
+    places = {f"dram.{place}": value for place, value in places_in("parts", part).items()}
+    energies = {place: value for place, value in places.items() if place.count(".") == 1 or "timing" not in place}
+    asks = command_asks("trace", part, "--pattern", "random-rw", "--requests", "100", "--idle", "30000")
+    assert quiet([asks], energies) == {}
+
+
+@pytest.mark.parametrize("controller", [slow("default"), slow("dramsim3"), slow("ramulator2")])
+def test_every_place_of_a_controller_under_a_trace(controller: str) -> None:
+    places = {f"controller.{place}": value for place, value in places_in("controllers", controller).items()}
+    patterns = (("random-rw", "2000"), ("stream-rw", "2000"))
+    asks = [
+        command_asks("trace", "ddr4_2400", "--controller", controller, "--pattern", pattern, "--requests", requests)
+        for pattern, requests in patterns
+    ]
+    assert quiet(asks, places) == {}
+
+
+@pytest.mark.slow
+def test_every_place_of_a_device_under_aim() -> None:
+    asks = [command_asks("aim", str(program)) for program in sorted(Path("examples/aim").glob("*.aim"))]
+    assert quiet(asks, places_in("aim_devices", "gddr6_aim")) == {}
 
 
 def test_every_price_and_count_of_fabrics() -> None:
     tree = tree_of(read_sheet(COMPONENTS))
-    places = {place: value for place, value in leaves(tree) if place.rpartition(".")[2] not in (*NAMES, "links")}
+    names = (*NAMES, "links", "memory", "network")
+    places = {place: value for place, value in leaves(tree) if place.rpartition(".")[2] not in names}
     null = "domains.dgx8.parts"  # a mapping or null: there is no other value to set
-    assert quiet(["fabric", "cost"], {place: value for place, value in places.items() if place != null}) == {}
+    assert quiet([command_asks("fabric", "cost")], {key: value for key, value in places.items() if key != null}) == {}
+
+
+def test_every_place_of_a_gpu_and_a_recipe_of_fabrics() -> None:
+    work = ("--gpus", "1024", "--arch", "infinitehbd-k2", "--tp", "8,16")
+    models = ("mixtral-8x7b", "llama-3-8b")
+    asks = [command_asks("fabric", "mfu", "--model", model, *work) for model in models]
+    assert quiet(asks, places_in("gpus", "h100")) == {}
+
+
+def test_every_place_of_a_transceiver_of_fabrics() -> None:
+    asks = [command_asks("fabric", "switch", "--events", "examples/ocs_events.yaml")]
+    assert quiet(asks, dict(leaves(tree_of(read_sheet(find_optics("ocstrx")))))) == {}
 
 
 def test_a_key_that_nothing_reads_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test bites: without the rule, kernels that cost nothing are taken and change nothing."""
     monkeypatch.setitem(cast(Any, unread.BY_KIND), "roofline", lambda system: ())
-    found = quiet(command_of(tmp_path, "run", "gpu_a100"), {"kernels_per_layer": 24, "power_w": 400.0})
+    found = quiet(asks_of(tmp_path, "run", "gpu_a100"), {"kernels_per_layer": 24, "power_w": 400.0})
     assert list(found) == ["kernels_per_layer"]
 
 
@@ -304,8 +297,9 @@ def test_a_key_that_nothing_reads_is_found(tmp_path: Path, monkeypatch: pytest.M
 def test_keys_that_change_nothing_are_refused_by_the_command(arguments: str, said: str, tmp_path: Path) -> None:
     command, system, _, setting = arguments.split()
     setting = re.sub(r"(\d)(nCK|V)$", r"\1 \2", setting)
-    done = call(*command_of(tmp_path, command, system), "--set", setting)
-    assert done.code == 2 and done.err.startswith(f"pimloom: --set {setting.partition('=')[0]}: ") and said in done.err
+    place, _, text = setting.partition("=")
+    refused = asks_of(tmp_path, command, system)[0](place, text)
+    assert refused.startswith(f"pimloom: --set {place}: ") and said in refused
 
 
 @pytest.mark.parametrize(("system", "below", "key", "said"), [
