@@ -33,6 +33,8 @@ FIXED: Mapping[str, Mapping[str, str]] = {  # kind: place, or what places start 
         "aim.dram.io_pj_per_bit": "energy.dq_pj_per_bit is the energy of its pins; set that",
         "aim.dram.pim_unit.mac_power_mw": "the power of a MAC is energy.mac_factor x energy.read_mw; set these",
         **{f"aim.dram.{key}": NO_CURRENTS for key in CURRENTS},
+        "aim.registers": "only instructions that pimloom aim reads name registers; leave it out",
+        "aim.dram.timing.tRCDMACsb": "its programs have no MAC of one bank; leave it out",
     },
     "attacc": {
         "dram.io_pj_per_bit": "the energy of wires in its stacks is fixed; leave it out",
@@ -48,10 +50,12 @@ FIXED: Mapping[str, Mapping[str, str]] = {  # kind: place, or what places start 
 }
 AREA = "an area, which {} does not report; pimloom compare and sweeps do"
 BANK = "the area of a second row buffer, which {} does not report; pimloom report neupims does"
+ENDS = "{} takes --lm-head or --no-lm-head; give one of them"
 AT_REST = "power at rest, which {} does not charge; pimloom serve does"
 OF_OTHERS: Mapping[str, Mapping[str, Mapping[str, str]]] = {  # kind, place: why, of commands that do not read it
     "run": {"pim": {"dram.current.IDD2N": AT_REST}, "roofline": {"idle_w": AT_REST}},
-    "serve": {"pim": {"workload.lm_head": "{} takes --lm-head or --no-lm-head; give one of them"}},
+    "compare": {"pim": {"dram.current.IDD2N": AT_REST, "workload.lm_head": ENDS}, "roofline": {"idle_w": AT_REST}},
+    "serve": {"pim": {"workload.lm_head": ENDS}},
 }
 AREAS: Mapping[str, Mapping[str, str]] = {  # what neither `run` nor `serve` reports
     "pim": {"npu.area_mm2": AREA},
@@ -72,7 +76,7 @@ ASLEEP = ("timing.tCKESR", "timing.tXS", "current.IDD6")
 ROWS = frozenset({Role.ACTIVATE, Role.MULTIPLY, Role.PRECHARGE})
 OF_DOTS = {"nGEMV", "nTREE"}  # of units beside banks of an NPU: no rule, but the time of a dot product
 OF_AIM = ROWS | {Role.LOAD, Role.RESULTS, Role.SCATTER, Role.WRITE}  # PIM-GPT and units at banks: K and V are written
-OF_DUPLEX = ROWS | {Role.READ, Role.WRITE}
+OF_DUPLEX = ROWS | {Role.READ}
 OF_ATTACC = {"bank": "AB", "bg": "SB", "buffer": "PB"}  # a placement of units, and how its commands of rows end
 
 
@@ -95,7 +99,7 @@ def check_read(kind: str, overrides: Iterable[str], command: str | None = None) 
     """Raise UserError for an override that systems of this kind do not read, or that `command` does not read."""
     found = [Unread(place, f"{kind} does not read it: {why}") for place, why in FIXED.get(kind, {}).items()]
     if command is not None and command in OF_OTHERS:
-        places = {**OF_OTHERS[command].get(kind, {}), **AREAS.get(kind, {})}
+        places = {**OF_OTHERS[command].get(kind, {}), **(AREAS.get(kind, {}) if command != "compare" else {})}
         found += [Unread(place, f"not read: {why.format(command)}") for place, why in places.items()]
     refuse(found, overrides)
 
@@ -189,6 +193,8 @@ def _npu_pim(system: "System") -> Iterator[Unread]:
         places = ("controller.pim_queue_entries", "controller.pim_floor_ck", "dram.pim_precharge", "dram.pim_unit.")
         yield from (Unread(place, why, buffers) for place in (*places, "packing.constants", "energy.comp_reads"))
     else:
+        why = "not read: PIM does the products of a matrix and a vector; leave it out"
+        yield Unread("npu.gemv_load_cyc", why)
         sent = frozenset(command.name for command in join_tables(part.standard, part.pim).commands)
         for name in _unbound(part.standard, part.pim, frozenset(part.timing), sent) - OF_DOTS:
             yield Unread(f"dram.timing.{name}", f"not read with dram.row_buffers={spec.dram.row_buffers}; leave it out")
@@ -285,7 +291,16 @@ def _of_aim(spec: "AimDevice", below: str) -> Iterator[Unread]:
 def check_aim(spec: "AimDevice", overrides: Iterable[str]) -> None:
     """Raise UserError for an override that `pimloom aim` does not read: it counts clocks and commands."""
     no_energy = _energies("dram.", "pimloom aim counts clocks and commands and reports no energy")
-    refuse([*no_energy, *_of_aim(spec, "")], overrides)
+    row = "not read: the global buffer of instructions has the columns of a row; leave it out"
+    refuse([*no_energy, Unread("dram.pim_unit.global_buffer_bytes", row), *_of_aim(spec, "")], overrides)
+
+
+def check_switch(overrides: Iterable[str]) -> None:
+    """Raise UserError for an override of an optical part that `pimloom fabric switch` does not read."""
+    places = ("lanes.", "optical.", "hop.", "bundle_modules", "power_w", "core_power_w", "cost_usd")
+    why = "not read: pimloom fabric switch follows light and data through one module; leave it out"
+    best = Unread("timing.reconfigure_best", "not read: switches take the worst case, timing.reconfigure; set that")
+    refuse([*(Unread(place, why) for place in places), best], overrides)
 
 
 def check_policy(policy: "Policy", overrides: Iterable[str]) -> None:

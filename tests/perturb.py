@@ -21,7 +21,9 @@ REFUSED = re.compile("not read|does not read it|has no stacks|no such key|has no
 AGREE = re.compile(  # a part is one of numbers that fit each other: what does not is refused
     r"banks x rows|a burst carries|lanes x element_bits|has one command bus|expected at least tRAS|expected a power of"
     r"|expected true or false|expected more than|takes elements of|needs? stacks|multipliers beside|whole beats"
-    r"|expected 0 with row_buffers none|expected 1 without PIM|expected one of|expected a mapping"
+    r"|memory spaces|set memory=ideal"
+    r"|expected 0 with row_buffers none|expected 1 without PIM|expected one of|expected a mapping|expected text"
+    r"|a row at a time|cannot run|no unit has it|units? of"
 )
 
 
@@ -118,7 +120,7 @@ def _quiet(ask: Ask, plain: Any, place: str, value: Any) -> list[str]:
         else:
             same.append(text)
     if same:
-        return [] if any("memory" in one or "need" in one or "holds" in one for one in said) else same
+        return [] if any(re.search("memory|need|holds|registers below", one) for one in said) else same
     return [] if any(map(AGREE.search, said)) else said
 
 

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from random import Random
 from typing import Any, cast
 
 import pytest
@@ -22,6 +23,7 @@ from pimloom.sweeping.point.shared import base_of
 from pimloom.systems.devices.area import area_of_all_mm2
 from pimloom.systems.devices.attacc.boxed import boxed
 from pimloom.systems.devices.cent.placed import placed
+from tests.aim_programs import END, EVERY_INSTRUCTION, MIXED, draw_program
 from tests.command import call
 from tests.perturb import NAMES, OWN, Ask, command_asks, leaves, model_in, places_in, quiet
 from tests.slow import slow
@@ -171,13 +173,16 @@ AGAIN: dict[str, tuple[str, ...]] = {  # a second run, for what the first does n
     **dict.fromkeys(("neupims", "npu_pim", "npu_only", "examples/systems/hbm3_npu.yaml"), MANY),
     "cent": (*RUN, "--lm-head"),
 }
-EXPERTS = {
-    "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2, "intermediate_size": 512,
-}  # fmt: skip
+EXPERTS = {"model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2, "intermediate_size": 512}
+MODELS: dict[str, dict[str, Any]] = {"duplex": EXPERTS, "cent": {"intermediate_size": 40960}}
+ENTRIES = {"external_1": ("external_1", "last_1"), "external_2": ("external_2", "last_2"), "loopback": ("loopback",)}
 ALONE = {  # what one device, or so short a run, cannot feel: why
     "domain": "of one device", "collective_us": "of one device", "topology": "of one device",
     "timing.tRAS": "its sum with tRP is tRC, which binds", "timing.tRC": "tRAS + tRP bind",
     "gpu.l2_bytes": "the largest matrices fit", "stacks.pipelined": "projections that hide nothing here",
+    "organization.pin_gbps": "checked against the clock, within a percent",
+    "host.l1_bytes": "few heads share keys", "host.l2_bytes": "few heads share keys",
+    "drain_from": "few writes wait", "drain_below": "few writes wait", "overlap.heads": "as stacks.pipelined",
     "timing.tRFC": "shorter than an interval of refresh", "timing.tREFI": "longer than the run",
     "dram.one_bus": "no two commands meet", "nRTRS": "one rank",
     **{f"link.{key}": "of one device" for key in ("gbps", "latency_ns", "pj_per_bit")},
@@ -186,7 +191,7 @@ ALONE = {  # what one device, or so short a run, cannot feel: why
 
 
 def asks_of(folder: Path, command: str, system: str) -> list[Ask]:
-    model = model_in(folder, **(EXPERTS if system == "duplex" else {}))
+    model = model_in(folder, **MODELS.get(system, {}))
     if command == "serve":
         return [command_asks("serve", system, "--model", model, *SERVE, "--requests", "3")]
     many = AT_ONCE.get(system, ("--batch", "2"))
@@ -199,7 +204,7 @@ def asks_of(folder: Path, command: str, system: str) -> list[Ask]:
 
 def sweep_asks(folder: Path, system: str) -> Ask:
     """The row of a sweep's point, without its digest."""
-    work: dict[str, Any] = {"model": model_in(folder), "prompt": 300, "generate": 3}
+    work: dict[str, Any] = {"model": model_in(folder, **MODELS.get(system, {})), "prompt": 300, "generate": 3}
     work |= {} if system in AT_ONCE else {"batch": 2}
 
     def ask(place: str, text: str) -> Any:
@@ -249,9 +254,13 @@ def test_every_place_of_a_controller_under_a_trace(controller: str) -> None:
 
 
 @pytest.mark.slow
-def test_every_place_of_a_device_under_aim() -> None:
-    asks = [command_asks("aim", str(program)) for program in sorted(Path("examples/aim").glob("*.aim"))]
-    assert quiet(asks, places_in("aim_devices", "gddr6_aim")) == {}
+def test_every_place_of_a_device_under_aim(tmp_path: Path) -> None:
+    rows, drawn = [f"AiM WR_ABK 0 1 {row}" for row in range(200)], Random(1)
+    programs = [EVERY_INSTRUCTION, rows + END, MIXED * 2 + END, *(draw_program(drawn, 32) for _ in range(12))]
+    for n, lines in enumerate(programs):
+        (tmp_path / f"{n}.aim").write_text("\n".join(lines))
+    asks = [command_asks("aim", str(tmp_path / f"{n}.aim")) for n in range(len(programs))]
+    assert quiet(asks, places_in("aim_devices", "gddr6_aim"), ALONE) == {}
 
 
 def test_every_price_and_count_of_fabrics() -> None:
@@ -263,14 +272,22 @@ def test_every_price_and_count_of_fabrics() -> None:
 
 
 def test_every_place_of_a_gpu_and_a_recipe_of_fabrics() -> None:
-    work = ("--gpus", "1024", "--arch", "infinitehbd-k2", "--tp", "8,16")
-    models = ("mixtral-8x7b", "llama-3-8b")
-    asks = [command_asks("fabric", "mfu", "--model", model, *work) for model in models]
+    """Experts, which small memories have split, and wide tensor parallelism."""
+    works = (("glam-143b", "128", "1", "--set", "gpu.memory_bytes=40000000000"), ("llama-3-8b", "1024", "32"))
+    asks = [
+        command_asks("fabric", "mfu", "--model", model, "--gpus", gpus, "--tp", tp, "--arch", "infinitehbd-k2", *more)
+        for model, gpus, tp, *more in works
+    ]
     assert quiet(asks, places_in("gpus", "h100")) == {}
 
 
-def test_every_place_of_a_transceiver_of_fabrics() -> None:
-    asks = [command_asks("fabric", "switch", "--events", "examples/ocs_events.yaml")]
+def test_every_place_of_a_transceiver_of_fabrics(tmp_path: Path) -> None:
+    """Each entry is requested, and its path fails."""
+    entries = [(entry, path) for path in ("external_1", "external_2", "loopback") for entry in ENTRIES[path]]
+    steps = [(f"request: {entry}", f"fail: {path}", f"repair: {path}", "data: 1 ms") for entry, path in entries]
+    events = [f"- at: {10 * n + 2 * i} ms\n  {what}" for n, step in enumerate(steps) for i, what in enumerate(step)]
+    (tmp_path / "events.yaml").write_text("events:\n" + "\n".join(events))
+    asks = [command_asks("fabric", "switch", "--events", str(tmp_path / "events.yaml"))]
     assert quiet(asks, dict(leaves(tree_of(read_sheet(find_optics("ocstrx")))))) == {}
 
 

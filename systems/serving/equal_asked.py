@@ -92,6 +92,6 @@ def comparison_work(
 def _load(name: str, settings: Sequence[str], tp: int | None) -> tuple[System, int]:
     """Load a system of a comparison. Its errors name settings with the system. Raises UserError."""
     try:
-        return load_sharing(name, settings, "physical", tp, None)
+        return load_sharing(name, settings, "physical", tp, "compare")
     except UserError as error:
         raise UserError(str(error).replace("--set ", f"--set {Path(name).stem}:")) from None

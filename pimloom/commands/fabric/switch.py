@@ -31,13 +31,16 @@ def switch(
     from pimloom.arch.files import table_csv, write_atomic
     from pimloom.arch.optics import load_optics
     from pimloom.arch.optics_events import load_events
+    from pimloom.arch.unread import check_switch
     from pimloom.commands.progress import progress_bar
     from pimloom.reports.terminal.fabric.switch import show_switch
     from pimloom.systems.fabric import switch as report
     from pimloom.systems.settings import parse_settings
 
     check_outputs({"--json": json, "--csv": csv, "--timeline": timeline}, {"--events": events})
-    module = load_optics(part, parse_settings(set_ or [], "timing.retrain='2 ms'")).value
+    settings = parse_settings(set_ or [], "timing.retrain='2 ms'")
+    module = load_optics(part, settings).value
+    check_switch(settings)
     with progress_bar(f"events of {events.name}", quiet) as progress:
         progress(0, 2)
         story = load_events(events, module)
