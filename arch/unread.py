@@ -43,6 +43,7 @@ FIXED: Mapping[str, Mapping[str, str]] = {  # kind: place, or what places start 
     "duplex": {
         "device.part.io_pj_per_bit": "the energy of a column includes the wires of its stacks; leave it out",
         **{f"device.part.{key}": NO_CURRENTS for key in CURRENTS},
+        "device.logic_die_mm2": "only pimloom report duplex has a share of it; leave it out",
         "device.links.node.topology": RINGS,
         "device.links.network.topology": RINGS,
     },
@@ -60,7 +61,7 @@ OF_OTHERS: Mapping[str, Mapping[str, Mapping[str, str]]] = {  # kind, place: why
 AREAS: Mapping[str, Mapping[str, str]] = {  # what neither `run` nor `serve` reports
     "pim": {"npu.area_mm2": AREA},
     "attacc": {"stacks.area.": AREA},
-    "duplex": {"device.logic_area_mm2.": AREA, "device.logic_die_mm2": AREA},
+    "duplex": {"device.logic_area_mm2.": AREA},
     "npu_pim": {"bank.": BANK},
 }
 OF_PIM = {  # of a Duplex device, which another processor beside the xPU does not read

@@ -242,13 +242,12 @@ def test_every_place_of_a_part_under_a_trace(part: str) -> None:
     assert quiet([asks], energies) == {}
 
 
-@pytest.mark.parametrize("controller", [slow("default"), slow("dramsim3"), slow("ramulator2")])
+@pytest.mark.parametrize("controller", ["default", slow("dramsim3"), slow("ramulator2")])
 def test_every_place_of_a_controller_under_a_trace(controller: str) -> None:
     places = {f"controller.{place}": value for place, value in places_in("controllers", controller).items()}
-    patterns = (("random-rw", "2000"), ("stream-rw", "2000"))
     asks = [
-        command_asks("trace", "ddr4_2400", "--controller", controller, "--pattern", pattern, "--requests", requests)
-        for pattern, requests in patterns
+        command_asks("trace", "ddr4_2400", "--controller", controller, "--pattern", pattern, "--requests", "2000")
+        for pattern in ("random-rw", "mixed", "hazard", "sparse", "burst", "row-conflict")
     ]
     assert quiet(asks, places) == {}
 
@@ -308,7 +307,17 @@ def test_a_key_that_nothing_reads_is_found(tmp_path: Path, monkeypatch: pytest.M
     ("run examples/systems/pim_card.yaml --set memories.card.io_pj_per_bit=1", "set that"),
     ("run examples/systems/phone.yaml --set memories.dram.pim_unit.mac_power_mw=1", "units.pim.power_w; set that"),
     ("run examples/systems/phone.yaml --set memories.dram.VDD=1V", "has no currents"),
-    ("run duplex --set device.logic_die_mm2=9", "an area, which run does not report"),
+    ("run duplex --set device.logic_area_mm2.tsvs=9", "an area, which run does not report"),
+    ("compare duplex --set device.logic_die_mm2=9", "only pimloom report duplex"),
+    ("compare pim_gpt --set workload.lm_head=true", "compare takes --lm-head"),
+    ("compare gpu_a100 --set idle_w=3", "power at rest"),
+    ("run duplex --set device.part.timing.tWR=9nCK", "binds no command"),
+    ("run cent --set aim.registers=9", "pimloom aim"),
+    ("run cent --set aim.dram.timing.tRCDMACsb=9nCK", "no MAC of one bank"),
+    ("run npu_pim --set controller.pim_floor_ck=9", "PIM never gives way"),
+    ("run npu_pim --set dram.timing.nENDPRE=9nCK", "dram.row_buffers=blocked"),
+    ("run neupims --set npu.gemv_load_cyc=9", "PIM does the products"),
+    ("run gpu_a100 --set routing.seed=3", "the exact mean"),
     ("run duplex --set device.part.timing.tRFCpb=9nCK", "binds no command"),
 ])  # fmt: skip
 def test_keys_that_change_nothing_are_refused_by_the_command(arguments: str, said: str, tmp_path: Path) -> None:
@@ -316,7 +325,8 @@ def test_keys_that_change_nothing_are_refused_by_the_command(arguments: str, sai
     setting = re.sub(r"(\d)(nCK|V)$", r"\1 \2", setting)
     place, _, text = setting.partition("=")
     refused = asks_of(tmp_path, command, system)[0](place, text)
-    assert refused.startswith(f"pimloom: --set {place}: ") and said in refused
+    name = f"{system}:" if command == "compare" else ""
+    assert refused.startswith(f"pimloom: --set {name}{place}: ") and said in refused
 
 
 @pytest.mark.parametrize(("system", "below", "key", "said"), [
@@ -359,8 +369,22 @@ def test_a_trace_refuses_what_it_does_not_read(setting: str, said: str) -> None:
     assert done.code == (2 if said else 0) and said in done.err
 
 
-@pytest.mark.parametrize("setting", ["dram.io_pj_per_bit=9", "dram.VDD=2 V", "dram.timing.tRFC=300 nCK"])
+@pytest.mark.parametrize("setting", [
+    "dram.io_pj_per_bit=9", "dram.VDD=2 V", "dram.timing.tRFC=300 nCK", "dram.pim_unit.global_buffer_bytes=4096",
+])  # fmt: skip
 def test_host_instructions_have_no_energy_and_no_refresh(setting: str, tmp_path: Path) -> None:
     (tmp_path / "p.aim").write_text("AiM EOC\n")
     done = call("aim", tmp_path / "p.aim", "--set", setting)
     assert done.code == 2 and done.err.startswith(f"pimloom: --set {setting.partition('=')[0]}: not read")
+
+
+@pytest.mark.parametrize("setting", ["optical.connectors=3", "hop.gbps=100", "timing.reconfigure_best=7 us"])
+def test_one_module_has_no_budget_of_light_and_no_ring(setting: str) -> None:
+    done = call("fabric", "switch", "--events", "examples/ocs_events.yaml", "--set", setting)
+    assert done.code == 2 and done.err.startswith(f"pimloom: --set {setting.partition('=')[0]}: not read: ")
+
+
+def test_a_column_access_is_whole_beats() -> None:
+    """A burst of a pin more is within the rounding of pin rates."""
+    with pytest.raises(UserError, match=r"dq_bits: a column access of 512 bits is no whole beats on 129 data pins"):
+        load_system("npu_only", {"dram.organization.dq_bits": "129"})
