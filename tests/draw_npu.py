@@ -36,8 +36,14 @@ def naive_operators(b: Builder) -> list[Operator]:
     for o in b.operators:
         tasks = [
             Task(
-                c, pre in (k.TILE, k.VECTOR), needs, store, i in o.wide, o.entry.get(i, -1),
-                *o.follows.get(i, (-1, 0)), on_unit=pre == k.ON_UNIT,
+                c,
+                pre in (k.TILE, k.VECTOR),
+                needs,
+                store,
+                i in o.wide,
+                o.entry.get(i, -1),
+                *o.follows.get(i, (-1, 0)),
+                on_unit=pre == k.ON_UNIT,
             )
             for i, (c, pre, needs, store) in enumerate(o.tasks)
         ]

@@ -12,9 +12,34 @@ from typing import Any
 BANKS, GROUP = 16, 4
 AF_ROW = 1 << 29
 T = {
-    "BL": 2, "CL": 50, "RCDRD": 36, "RCDMAC": 56, "RCDEWMUL": 25, "RCDAF": 86, "RCDCP": 66, "RCDWR": 28, "RCDWRCP": 48,
-    "RP": 32, "RAS": 54, "RC": 89, "WR": 33, "RTP": 12, "CWL": 6, "CCDS": 2, "CCDL": 2, "RRDS": 5, "RRDL": 6, "WTRS": 9,
-    "WTRL": 11, "MOD": 32, "CLREG": 0, "CWLREG": 1, "CWLGB": 1, "WPRE": 1, "REFI": 7800, "RFC": 210,
+    "BL": 2,
+    "CL": 50,
+    "RCDRD": 36,
+    "RCDMAC": 56,
+    "RCDEWMUL": 25,
+    "RCDAF": 86,
+    "RCDCP": 66,
+    "RCDWR": 28,
+    "RCDWRCP": 48,
+    "RP": 32,
+    "RAS": 54,
+    "RC": 89,
+    "WR": 33,
+    "RTP": 12,
+    "CWL": 6,
+    "CCDS": 2,
+    "CCDL": 2,
+    "RRDS": 5,
+    "RRDL": 6,
+    "WTRS": 9,
+    "WTRL": 11,
+    "MOD": 32,
+    "CLREG": 0,
+    "CWLREG": 1,
+    "CWLGB": 1,
+    "WPRE": 1,
+    "REFI": 7800,
+    "RFC": 210,
 }
 ALL = ("ACT16", "PREA", "MAC16", "AF16", "EWMUL16", "WRA16", "WRGB", "RDMAC16", "RDAF16", "WRMAC16", "TMOD", "REFab")
 FOUR = ("ACT4", "PRE4")
@@ -345,7 +370,8 @@ def run(lines, timings=None, channels=32, refresh=False):
                         command = {**MODE, **ROWED, **BANKED}[name]
                         found = [
                             (c, Request(command, bank, row, name in MODE, name in ("RD_MAC", "RD_AF")))
-                            for _ in range(times) for c in channels_of(mask, channels)
+                            for _ in range(times)
+                            for c in channels_of(mask, channels)
                         ]
                 elif words[1] == "MEM":
                     c, bank, row = (int(w, 0) for w in words[2:])

@@ -187,7 +187,7 @@ def test_interpolated_prices_know_of_no_channel_and_samples_do():
     sample = costs.draw()
     assert sample is not None
     sample.see(pieces, 1000.0)
-    costs.learn(0.02, last=True)
+    costs.learn(0.02, lambda done, total: None, last=True)
     assert told[-1] == [0, 2, 3] and told.count(None) == len(told) - 1
 
 

@@ -56,9 +56,7 @@ def test_a_claim_is_reproduced_if_each_of_its_lines_is(held: list[bool | None]) 
     ([False, True], False, True),
     ([None, True], False, False),
 ])  # fmt: skip
-def test_only_predicted_lines_decide_a_claim(
-    held: list[bool], reproduced: bool, missed: bool, basis: str
-) -> None:
+def test_only_predicted_lines_decide_a_claim(held: list[bool], reproduced: bool, missed: bool, basis: str) -> None:
     found = claim([LINE, LINE._replace(basis=basis)], held, "it is", "it is not")
     assert (found.reproduced, found.missed) == (reproduced, missed)
     alone = claim([LINE._replace(basis=basis)], [True], "it is", "it is not")

@@ -93,8 +93,15 @@ def test_the_first_card_is_the_headline_claim(seen: Visit, folder: Path) -> None
 )
 def test_what_the_headline_says(verdicts: tuple[str, ...], reproduced: bool, why: str) -> None:
     rows: list[dict[str, object]] = [  # fmt: skip
-        {"id": f"{name}_ratio", "check": name, "ours": "1", "published": "2", "unit": "×", "verdict": verdict,
-         "basis": published()[f"{name}_ratio"].basis}
+        {
+            "id": f"{name}_ratio",
+            "check": name,
+            "ours": "1",
+            "published": "2",
+            "unit": "×",
+            "verdict": verdict,
+            "basis": published()[f"{name}_ratio"].basis,
+        }
         for name, verdict in zip(("waste", "cost", "mfu"), verdicts, strict=True)
     ]
     said = study.headline(rows)

@@ -57,8 +57,12 @@ def test_all_files_of_the_house_are_found_as_they_were_composed(cache, made):
     assert made == some
 
 
-SCALARS = st.none() | st.booleans() | st.integers(1 - 2**63, 2**63 - 1) | st.text() | st.floats(allow_nan=False).filter(
-    lambda x: abs(x) != float("inf")
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(1 - 2**63, 2**63 - 1)
+    | st.text()
+    | st.floats(allow_nan=False).filter(lambda x: abs(x) != float("inf"))
 )
 TREES = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3), max_leaves=6

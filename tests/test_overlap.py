@@ -151,9 +151,7 @@ def test_two_woven_rows_take_turns():
     for spans in (sorted(talking), sorted(busy)):
         assert all(a[1] <= b[0] + 1 for a, b in zip(spans, spans[1:], strict=False))
     few = Batch.prefill([512])  # below 1,024 tokens nothing is split
-    assert {span.resource for span in Overlapped(one, Overlap("tokenweave", units=units)).step(few).spans} == {
-        "part 1"
-    }
+    assert {span.resource for span in Overlapped(one, Overlap("tokenweave", units=units)).step(few).spans} == {"part 1"}
 
 
 def test_prompts_go_to_the_sub_batch_with_the_fewest_new_tokens():

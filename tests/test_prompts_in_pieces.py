@@ -53,9 +53,7 @@ def test_what_does_not_fit_side_by_side_is_refused(system: str, settings: dict[s
         settings = settings | {"dram.organization.capacity_bytes": bytes_of_channel}
     many = 24 if system != "npu_only" else 2000
     with pytest.raises(pimloom.UserError, match=said):
-        pimloom.run(
-            system, model="gpt2", layers=1, batch=many, prompt=300, generate=1, chunk=300, set=settings
-        )
+        pimloom.run(system, model="gpt2", layers=1, batch=many, prompt=300, generate=1, chunk=300, set=settings)
 
 
 def trace(folder: Path, many: int, prompt: int, output: int) -> Path:

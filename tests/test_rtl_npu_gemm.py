@@ -64,9 +64,7 @@ def test_two_overlapped_tiles_whose_operands_are_there_take_the_cycles_of_a_gemm
         assert each.done == case.after + 2 + gemm(Model(*shape, True), *case.job.size).total_cyc
 
 
-@pytest.mark.parametrize(
-    "shape", [ArrayShape(3, 4, "ws"), slow(ArrayShape(3, 2, "os"))], ids=str
-)
+@pytest.mark.parametrize("shape", [ArrayShape(3, 4, "ws"), slow(ArrayShape(3, 2, "os"))], ids=str)
 @pytest.mark.parametrize("eager", [slow(False), True])
 def test_the_sequencer_tells_every_clock_what_the_model_says(shape: ArrayShape, eager: bool) -> None:
     sizes = draw_sizes(shape, DEPTH, np.random.default_rng(3), 120)

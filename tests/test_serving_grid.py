@@ -10,12 +10,11 @@ import pytest
 
 from pimloom.arch.error import UserError
 from pimloom.systems.devices.kept import Kept
-from pimloom.systems.serving.online import running
 from pimloom.systems.serving.online.clocked import run
 from pimloom.systems.serving.online.plan import Plan
 from pimloom.systems.serving.online.running import service
 from pimloom.systems.serving.options.named import Limits, scheduler_of
-from pimloom.systems.serving.pricing.costs import Exact, Piece, batch_of
+from pimloom.systems.serving.pricing.costs import Exact, Piece
 from pimloom.systems.serving.pricing.grid import Grid
 from pimloom.systems.serving.results.record import Record
 from pimloom.systems.serving.schedulers.live import LiveRequest
@@ -29,8 +28,8 @@ EVEN = [0.5 + i / 127 for i in range(128)]  # contexts are half to one and a hal
 class Made:
     """A machine whose step takes so long [ps]; at most 10,000 tokens fit."""
 
-    def __init__(self, time: Callable[[Batch], int], *, in_order: bool = False, row_tile: int = 1) -> None:
-        self.time, self.in_order, self.row_tile, self.asked = time, in_order, row_tile, list[Batch]()
+    def __init__(self, time: Callable[[Batch], int], *, in_order: bool = False) -> None:
+        self.time, self.in_order, self.asked = time, in_order, list[Batch]()
         self.most_requests: int | None = None
         self.exact_steps = 0
 
@@ -79,19 +78,6 @@ def test_what_is_straight_is_read_as_it_is():
     assert len(machine.asked) < 60
 
 
-def test_tiles_of_rows_are_full_or_not():
-    def tiled(batch: Batch) -> int:
-        return 1_000_000 * -(-rows(batch) // 8) + 30_000 * rows(batch)
-
-    read, plain = grid(Made(tiled, row_tile=8)), grid(Made(tiled))
-    off, off_plain = [], []
-    for n in range(9, 400):
-        true = 1_000_000 * -(-n // 8) + 30_000 * n
-        off.append(abs(read.of([Piece(n, 0, 0)])[0] / true - 1))
-        off_plain.append(abs(plain.of([Piece(n, 0, 0)])[0] / true - 1))
-    assert max(off) < 1e-9 and max(off_plain) > 0.2
-
-
 def waits(batch: Batch) -> int:
     """One channel for each context; arrays work meanwhile."""
     return 2_000_000 + max(1_000_000, 2000 * max(one.context for one in batch.requests))
@@ -124,76 +110,13 @@ def in_turns(batch: Batch) -> int:
 
 @pytest.mark.parametrize("long", [[3000], [3000, 2600], [4000, 4000], [4000, 3000, 900], [3000, 2000, 1900]])
 def test_where_sub_batches_take_turns_the_second_longest_is_waited_for_too(long):
-    read, others = grid(Made(in_turns, row_tile=8)), [120, 140, 160, 180] * 3
+    read, others = grid(Made(in_turns)), [120, 140, 160, 180] * 3
     pieces = decode(*long, *others)
     true = Exact(Made(in_turns)).of(pieces)[0]  # type: ignore[arg-type]
     assert read.of(pieces)[0] == pytest.approx(true, rel=0.03)
     assert read.decode_of([n - 1 for n in (*others, *long)]) == read.of(pieces)
-    alone = grid(Made(waits, row_tile=8)).of(pieces)[0]
+    alone = grid(Made(waits)).of(pieces)[0]
     assert alone == pytest.approx(waits_for(long[0]), rel=0.03)  # one turn has one longest
-
-
-def test_who_decodes_alone_beside_prompts_is_one_of_two():
-    """Two requests are divided into sub-batches, and one is not: arrays have weights twice then."""
-
-    def divided(batch: Batch) -> int:
-        two = len(batch.requests) > 1 and any(one.phase == "decode" for one in batch.requests)
-        return (1 + two) * 4_000_000 + 2000 * rows(batch)
-
-    machine = Made(divided, row_tile=8)
-    for n in (40, 64, 200):
-        pieces = [*decode(900), Piece(n, 0, 0)]
-        assert grid(machine).of(pieces)[0] == pytest.approx(divided(batch_of(pieces)), rel=1e-9)
-    assert grid(machine).of(decode(900))[0] == 4_002_000
-
-
-@pytest.mark.parametrize("scheduler", ["vllm-v1", "sarathi", "static"])
-def test_what_a_run_asks_for_is_known_ahead(scheduler):
-    """By a run over guesses: nearly all of it, and little else; what came first changes no cost."""
-    random = Random(3)
-    lengths = [[random.randint(20, 900) for _ in range(60)] for _ in range(2)]
-    requests = Requests("drawn", sorted(random.randint(0, 10**9) for _ in range(60)), lengths[0], lengths[1], "")
-    plan = Plan(scheduler, Limits(600, 16, 8, 2048, 4096), 1, "round-robin", 1, False, 2, 0)
-    ends, told = list[list[int]](), list[tuple[int, int]]()
-    for ahead in (True, False):
-        machine = Made(in_turns, row_tile=8)
-        by = service(machine, requests, plan, None, {})  # type: ignore[arg-type]
-        if ahead:
-            assert not running._all_known(by, requests, lambda done, total: told.append((done, total)))
-        before, each = len(machine.asked), zip(range(60), *requests[1:4], strict=True)
-        live = [LiveRequest(*one) for one in each]
-        record = Record(by.costs, 60)
-        run(live, [scheduler_of(scheduler, plan.limits)], record, plan, lambda done, total: None)
-        ends.append([*record.end, *(one.completion for one in live)])
-        met = len(machine.asked) - before
-        if ahead:
-            assert before > 10 and met <= before / 5, (before, met)
-            assert sum(total == done for done, total in told) == 2 and len(told) == before
-        else:
-            assert before == 0
-    assert ends[0] == ends[1]
-
-
-@pytest.mark.parametrize(
-    ("arrivals", "outputs", "exact"),
-    [
-        ([0] * 40, [8] * 40, True),
-        ([0] * 40, [25] * 40, False),
-        ([i * 10**12 for i in range(4)], [8] * 4, False),
-        ([0], [24], True),
-    ],
-)
-def test_short_runs_are_simulated_whole(arrivals, outputs, exact):
-    """On arrays, up to 24 different iterations; those that arrive one by one have many."""
-    requests = Requests("drawn", sorted(arrivals), [20 + 20 * i for i in range(len(outputs))], outputs, "")
-    plan = Plan("vllm-v1", Limits(6000, 16, 64, 2048, 4096), 1, "round-robin", 1, False, 2, 0)
-    for tile in (1, 8):
-        machine = Made(in_turns, row_tile=tile)
-        machine.exact_steps = 24
-        by = service(machine, requests, plan, None, {})  # type: ignore[arg-type]
-        assert running._all_known(by, requests, lambda done, total: None) == (exact and tile > 1)
-        if exact and tile > 1:
-            assert 0 < by.exact.steps <= 24 + 6
 
 
 @pytest.mark.parametrize("scheduler", ["vllm-v1", "static"])
@@ -201,7 +124,7 @@ def test_sample_points_end_where_the_longest_context_does(scheduler):
     """Rows of a static batch are padded to the longest prompt and go on until the longest output: longer than any."""
     requests = Requests("two kinds", [0] * 12, [900, 20] * 6, [10, 700] * 6, "")
     plan = Plan(scheduler, Limits(600, 16, 4, 2048, 4096), 1, "round-robin", 1, False, 2, 0)
-    machine = Made(straight, row_tile=8)
+    machine = Made(straight)
     by = service(machine, requests, plan, None, {})  # type: ignore[arg-type]
     live = [LiveRequest(*one) for one in zip(range(12), *requests[1:4], strict=True)]
     run(live, [scheduler_of(scheduler, plan.limits)], Record(by.costs, 12), plan, lambda done, total: None)
@@ -224,7 +147,6 @@ def test_decode_that_runs_elsewhere_beside_prompts_has_sample_points_of_its_own(
     assert read.of(pieces)[0] < 0.9 * true and read.of(decode(300, 300))[0] == 1_000_000 + 3000
     assert read.mix_apart() and not read.mix_apart()
     assert read.of(pieces)[0] == pytest.approx(true, rel=0.01)
-    assert not grid(Made(in_turns, row_tile=8)).mix_apart()
 
 
 def test_no_machine_that_reads_all_contexts_alike_waits_for_one():
@@ -283,11 +205,11 @@ def test_prompts_token_by_token_have_an_lm_head_at_their_end_only():
 
 
 def test_a_device_that_keeps_its_steps_asks_once():
-    machine = Made(straight, row_tile=8)
+    machine = Made(straight)
     kept = Kept(machine)  # type: ignore[arg-type]
     batch = Batch.decode([5, 9])
     assert kept.step(batch) is kept.step(Batch.decode([5, 9])) and len(machine.asked) == 1
-    assert kept.row_tile == 8 and kept.most_requests is None
+    assert kept.outline is None and kept.most_requests is None
     forgetful = Kept(Made(straight, in_order=True))  # type: ignore[arg-type]
     assert forgetful.step(batch) is not forgetful.step(batch)
 

@@ -18,7 +18,7 @@ class Kept:
 
     def __init__(self, device: Device) -> None:
         self.device, self.most_requests, self.in_order = device, device.most_requests, device.in_order
-        self.row_tile: int = getattr(device, "row_tile", 1)
+        self.outline: Any = getattr(device, "outline", None)
         self.channels: int = getattr(device, "channels", 1)
         self.exact_steps = device.exact_steps
         self.kv_pages: Any = getattr(device, "kv_pages", None)

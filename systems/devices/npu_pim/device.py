@@ -18,6 +18,7 @@ from pimloom.mappers.kv_pages import KvPages
 from pimloom.systems.devices.device import Capacity, Share
 from pimloom.systems.devices.npu_pim.exchange import ON_PIM
 from pimloom.systems.devices.npu_pim.laid import placed
+from pimloom.systems.devices.npu_pim.outline import Outliner
 from pimloom.systems.devices.npu_pim.outside import ARRAYS, LINK, VECTORS, Outside
 from pimloom.systems.devices.npu_pim.parallel import first_part
 from pimloom.systems.devices.npu_pim.serve import Iteration, Simulated, served_of, simulate
@@ -49,7 +50,7 @@ class NpuDevice:
             raise UserError(f"--fidelity released: no simulator of {system.name} has an LM head; leave one out")
         self._outside = Outside(system, llm, share.tp) if share.outside else None
         hardware = system.of_kind(NpuPimSystem)
-        self.row_tile = hardware.npu.rows  # of new tokens, as the arrays take them
+        self.outline = Outliner(hardware, llm, share.layers).of
         self.channels = hardware.dram.channels if hardware.dram.row_buffers != "none" else 1
 
     def can_run(self, ops: Sequence[Op]) -> str | None:

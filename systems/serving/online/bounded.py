@@ -1,7 +1,7 @@
 """Repeat a run until prices are exact or within their limit, and bound the remaining error of its results."""
 
 from collections.abc import Callable, Sequence
-from math import isfinite
+from math import isfinite, sqrt
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from pimloom.arch.units import S_PER_PS
 from pimloom.systems.serving.pricing.costs import Progress
 from pimloom.systems.serving.pricing.interpolated import Interpolated, ManyError, PhaseErrors
-from pimloom.systems.serving.pricing.points import CHEAP
 from pimloom.systems.serving.pricing.sampling import DECODE, KINDS, MIXED, PROMPT, VERIFY, KindError, Pricing
 from pimloom.systems.serving.results.outcome import Online, Spread
 
@@ -44,17 +43,18 @@ def bounded(way: Rerun, progress: Progress) -> Online:
     if not way.costs():
         return exact_result(way, way.run(progress))
     few = sum(one.few for one in way.costs())
-    found = _whole(way, progress) if way.least <= few < CHEAP else None
+    quick = all(one.quick for one in way.costs())
+    found = _whole(way, progress) if way.least <= few and not quick else None
     if found is not None:
         return found
     for number in range(ROUNDS):
         for one in way.costs():
             one.begin(whole=False, sampled=way.sampled)
         found = way.run(progress if not number else _silent)
-        if not number and found.iteration_count <= few >= CHEAP and (whole := _whole(way, _silent)) is not None:
+        if not number and quick and found.iteration_count <= few and (whole := _whole(way, progress)) is not None:
             return whole
         last = number == ROUNDS - 1
-        mended = [way.sampled and one.learn(way.limit, last=last) for one in way.costs()]
+        mended = [way.sampled and one.learn(way.limit, progress, last=last) for one in way.costs()]
         if not any(mended):
             break
     assert found is not None
@@ -79,6 +79,7 @@ def _whole(way: Rerun, progress: Progress) -> Online | None:
     if way.least > sum(one.few for one in costs) or any(one.many for one in costs):
         return None
     for one in costs:
+        one.know(progress)
         one.begin(whole=True, sampled=False)
     try:
         return exact_result(way, way.run(progress))
@@ -141,7 +142,8 @@ def _energy(phases: Sequence[tuple[str, PhaseErrors]], which: int) -> float:
 def _bounds(way: Rerun, found: Online, phases: Sequence[tuple[str, PhaseErrors]]) -> dict[str, float]:
     """Bounds of results, as shares: the largest changes in runs with all prices longer, all shorter, and decode and
     prompts in opposite directions, by the bound of a single iteration; for TTFT and latency at least an iteration that
-    a request waits for where it came just after its start; for energy also its own error."""
+    a request waits for where it came just after its start, of as many requests as decide a figure; for energy also its
+    own error."""
     bounds = {name: 0.0 for name in BOUNDED if getattr(found, name) is not None}
     singles = [0.0 if phase.simulated else max(phase.estimates()[0].single, SMALL) for _, phase in phases]
     for signs in DIRECTIONS if any(singles) else ():
@@ -157,8 +159,7 @@ def _bounds(way: Rerun, found: Online, phases: Sequence[tuple[str, PhaseErrors]]
     wait_s = max((_wait_s(phase) for (_, phase), single in zip(phases, singles, strict=True) if single), default=0.0)
     for name in ("time_to_first_token_s", "latency_s"):
         if name in bounds:
-            least = min(getattr(getattr(found, name), figure) for figure in FIGURES)
-            bounds[name] = max(bounds[name], wait_s / least if least > 0 else 0.0)
+            bounds[name] = max(bounds[name], *_waited(getattr(found, name), wait_s, len(found.by_request["arrival_s"])))
     if "energy_j" in bounds:
         bounds["energy_j"] += max(_energy(phases, 2), SMALL)
     return {name: MARGIN * bound for name, bound in bounds.items()}
@@ -167,6 +168,16 @@ def _bounds(way: Rerun, found: Online, phases: Sequence[tuple[str, PhaseErrors]]
 def _wait_s(phase: PhaseErrors) -> float:
     """A mean iteration of this kind [s], or the part of it by which all of them may move the clock."""
     return phase.time_ps / phase.seen * min(phase.estimates()[0].bound * phase.seen, 1.0) * S_PER_PS
+
+
+def _waited(of: Spread, wait_s: float, requests: int) -> list[float]:
+    """By which share figures may differ if each request may wait so long, whatever the others do: the mean over as many
+    as decide a figure, those on the smaller side of it."""
+    found = []
+    for figure, share in zip(FIGURES, (1.0, 0.5, 0.1, 0.01, 0.0), strict=True):
+        value = getattr(of, figure)
+        found.append(wait_s / sqrt(max(share * requests, 1.0)) / value if value > 0 else 0.0)
+    return found
 
 
 def _apart(one: Spread | float, other: Spread | float | None) -> list[float]:

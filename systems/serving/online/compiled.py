@@ -12,7 +12,8 @@ from pimloom.systems.serving.clock.names import fits
 from pimloom.systems.serving.clock.rules import limits_of
 from pimloom.systems.serving.kernels import fields as f
 from pimloom.systems.serving.kernels import price as k
-from pimloom.systems.serving.pricing.costs import JOULES, pieces_of
+from pimloom.systems.serving.pricing.costs import JOULES, Cost, pieces_of
+from pimloom.systems.serving.pricing.fitted import Fitted
 from pimloom.systems.serving.pricing.grid import FEW, Grid
 from pimloom.systems.serving.pricing.interpolated import Interpolated
 from pimloom.systems.serving.pricing.points import MOST
@@ -24,15 +25,63 @@ from pimloom.systems.serving.schedulers.live import NEVER, Iteration, LiveReques
 FULL = 0.5  # of a table with open addresses, at most
 
 
-class Reading:
+class Asking:
+    """Prices that Python tells of each iteration."""
+
+    def __init__(self, record: Record, costs: Interpolated) -> None:
+        self.record, self.costs = record, costs
+        none, room = np.zeros(0, np.int64), (np.zeros(1), np.zeros(1))
+        grid, axes = np.zeros(k.N_GRID, np.int64), np.zeros((4, 1), np.int64)
+        self.prices = k.Prices(none, grid, axes, *_tables(1, 1), np.zeros(1), *room, np.ones(len(KINDS)))
+
+    def unknown(self, made: Iteration) -> None:
+        """Python's own price."""
+        self._tell(self.costs.of(pieces_of(made)))
+
+    def keep(self, made: Iteration, kind: int, seen: int) -> int:
+        """It is in the sample."""
+        stratum = self.strata[kind]
+        stratum.seen = seen
+        stratum.keep(pieces_of(made))
+        return stratum.following
+
+    @property
+    def strata(self) -> list[Stratum]:
+        """Of the kinds that kernels know, in their order."""
+        assert self.record.sample is not None
+        return [self.record.sample.strata[kind] for kind in KINDS[: f.N_KINDS]]
+
+    def _tell(self, cost: Cost) -> None:
+        self._widen(len(cost), 0)
+        self.prices.cost[:] = 0.0
+        self.prices.cost[: len(cost)] = cost
+
+    def _widen(self, width: int, more: int) -> None:
+        """Room for so many more points, and costs of so many numbers."""
+        keys, costs = self.prices.keys, self.prices.costs
+        used, size, old = int((keys[:, 0] != k.EMPTY).sum()) + more, len(keys), costs.shape[1]
+        while used > FULL * size:
+            size *= 2
+        if size == len(keys) and width <= old:
+            return
+        wide = max(width, old)
+        new_keys, new_costs = _tables(size, wide)
+        for key, cost in zip(keys, costs, strict=True):
+            if key[0] != k.EMPTY:
+                at = _place(new_keys, *map(int, key))
+                new_keys[at], new_costs[at, :old] = key, cost
+        self.prices = self.prices._replace(keys=new_keys, costs=new_costs, cost=np.zeros(wide), part=np.zeros(wide))
+
+
+class Reading(Asking):
     """A grid's sample points as `Prices`. Python has the price where points around it are not simulated yet, or cannot
-    be, of prompts that are taken in tiles, and of kinds that are not interpolated alone. requests: most of an
-    iteration."""
+    be, and of kinds that are not interpolated alone. requests: most of an iteration."""
 
     def __init__(self, record: Record, costs: Interpolated, grid: Grid, requests: int) -> None:
-        self.record, self.costs, self.grid, self.known = record, costs, grid, [0, 0, 0, 0]
+        super().__init__(record, costs)
+        self.grid, self.known = grid, [0, 0, 0, 0]
         plain = [costs.phases[kind].plain for kind in KINDS]
-        self.whole = not grid.by_token and grid.tile == 1 and plain[1] and plain[2]
+        self.whole = not grid.by_token and plain[1] and plain[2]
         limits = np.zeros(k.N_GRID, np.int64)
         limits[[k.PRICES, k.WITH_PROMPTS, k.MOST_REQUESTS]] = plain[0], self._with_prompts, grid.most or MOST
         limits[[k.ROOM, k.POSITIONS, k.BUDGET, k.LONGEST]] = grid.tokens, grid.positions, grid.budget, grid.longest
@@ -42,8 +91,8 @@ class Reading:
             table[axis, : len(rising)], limits[k.KNOTS + axis] = rising, len(rising)
         tops = np.array([0.0, *(grid.top(b) for b in range(1, requests + 1))])
         scale = np.array([costs.phases[kind].scale for kind in KINDS])
-        form, room = np.zeros(0, np.int64), (np.zeros(1), np.zeros(1))
-        self.prices = k.Prices(form, limits, table, *_tables(64, 1), tops, *room, scale)
+        keys, points = _tables(64, 1)
+        self.prices = self.prices._replace(grid=limits, knots=table, keys=keys, costs=points, tops=tops, scale=scale)
         self._learn()
 
     @property
@@ -59,21 +108,7 @@ class Reading:
         cost = self.costs.of(pieces)
         self.prices.grid[k.WITH_PROMPTS] = self._with_prompts
         self._learn(len(cost))
-        self.prices.cost[:] = 0.0
-        self.prices.cost[: len(cost)] = cost
-
-    def keep(self, made: Iteration, kind: int, seen: int) -> int:
-        """It is in the sample."""
-        stratum = self.strata[kind]
-        stratum.seen = seen
-        stratum.keep(pieces_of(made))
-        return stratum.following
-
-    @property
-    def strata(self) -> list[Stratum]:
-        """Of the kinds that kernels know, in their order."""
-        assert self.record.sample is not None
-        return [self.record.sample.strata[kind] for kind in KINDS[: f.N_KINDS]]
+        self._tell(cost)
 
     def _learn(self, width: int = JOULES) -> None:
         """Sample points that the grid has come to know."""
@@ -93,22 +128,6 @@ class Reading:
             self.prices.keys[at] = key
             self.prices.costs[at, : len(cost)] = cost
 
-    def _widen(self, width: int, more: int) -> None:
-        """Room for so many more points, and costs of so many numbers."""
-        keys, costs = self.prices.keys, self.prices.costs
-        used, size, old = int((keys[:, 0] != k.EMPTY).sum()) + more, len(keys), costs.shape[1]
-        while used > FULL * size:
-            size *= 2
-        if size == len(keys) and width <= old:
-            return
-        wide = max(width, old)
-        new_keys, new_costs = _tables(size, wide)
-        for key, cost in zip(keys, costs, strict=True):
-            if key[0] != k.EMPTY:
-                at = _place(new_keys, *map(int, key))
-                new_keys[at], new_costs[at, :old] = key, cost
-        self.prices = self.prices._replace(keys=new_keys, costs=new_costs, cost=np.zeros(wide), part=np.zeros(wide))
-
 
 def _place(keys: np.ndarray, kind: int, n: int, context: int) -> int:
     with np.errstate(over="ignore"):
@@ -127,7 +146,7 @@ def replicas_of(
     costs = record.costs
     if PLAIN or type(record) is not Record or not isinstance(costs, Interpolated) or len(limits) < len(schedulers):
         return None
-    if costs.whole or type(costs.prices) is not Grid:
+    if costs.whole or type(costs.prices) not in (Grid, Fitted):
         return None
     if (
         not live
@@ -136,7 +155,8 @@ def replicas_of(
     ):
         return None
     most = min(max(int(one[f.CAP]) for one in limits), len(live))
-    reading, first = Reading(record, costs, costs.prices, most), [NEVER] * f.N_KINDS
+    grid, first = costs.prices, [NEVER] * f.N_KINDS
+    reading = Reading(record, costs, grid, most) if isinstance(grid, Grid) else Asking(record, costs)
     if record.sample is not None:
         first = [stratum.following for stratum in reading.strata]
     board = Board(live, reading, len(record.by_request), first)
@@ -164,6 +184,6 @@ def tell(replicas: Sequence[CompiledReplica], record: Record) -> None:
     record.joules.frombytes(shared.joules[:n].tobytes())
     sums = shared.by_cause.tolist()
     record.by_request, record.work, record.by_cause = shared.by_request.tolist(), sums[: JOULES - 1], sums[JOULES - 1 :]
-    if record.sample is not None and isinstance(board.pricing, Reading):
+    if record.sample is not None and isinstance(board.pricing, Asking):
         for i, stratum in enumerate(board.pricing.strata):
             stratum.seen, stratum.time_ps = int(shared.counts[f.SHOWN + i]), float(shared.time_ps[i])

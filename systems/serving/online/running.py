@@ -1,12 +1,10 @@
 """Requests through a scheduler's clock over the prices of a device."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from pimloom.arch.error import UserError
 from pimloom.arch.system import System
 from pimloom.arch.units import S_PER_PS
 from pimloom.arch.version import __version__
@@ -18,12 +16,12 @@ from pimloom.systems.serving.online.channels import channels_told
 from pimloom.systems.serving.online.clocked import run
 from pimloom.systems.serving.online.plan import Plan
 from pimloom.systems.serving.options.named import scheduler_of
-from pimloom.systems.serving.pricing.contexts import longest_of, mean_context, spread_of
+from pimloom.systems.serving.pricing.contexts import longest_of, spread_of
 from pimloom.systems.serving.pricing.costs import Costs, Exact
 from pimloom.systems.serving.pricing.costs import Progress as Progress
+from pimloom.systems.serving.pricing.fitted import Fitted
 from pimloom.systems.serving.pricing.grid import Grid
-from pimloom.systems.serving.pricing.interpolated import Interpolated, ManyError
-from pimloom.systems.serving.pricing.rehearsal import Guessed, first_points
+from pimloom.systems.serving.pricing.interpolated import Interpolated
 from pimloom.systems.serving.pricing.sampling import Sample
 from pimloom.systems.serving.results.backlog import backlog
 from pimloom.systems.serving.results.limits import Slo
@@ -81,6 +79,8 @@ def service(device: Device, requests: Requests, plan: Plan, slo: Slo | None, nam
     prices: Costs
     if (coarse := getattr(device, "between", lambda: device)()) is not device:
         prices = Exact(coarse, exact.causes)
+    elif getattr(device, "outline", None) is not None:
+        prices = Fitted(exact)
     elif transform:
         prices = transform.grid(exact, spread)
     else:
@@ -97,10 +97,7 @@ def serve_online(
 ) -> Online:
     """Serve all requests to their end. tried: limits that no request meets are no error; sampled: whether errors of
     prices are measured. Raises UserError."""
-    if _all_known(by, requests, progress):
-        least = 0
-    else:
-        least = max(*requests.output, sum(requests.output) // (by.plan.limits.batch * by.plan.replicas))
+    least = max(*requests.output, sum(requests.output) // (by.plan.limits.batch * by.plan.replicas))
     return bounded(way_of([by], least, lambda told: _served(by, requests, told, tried), sampled), progress)
 
 
@@ -136,33 +133,6 @@ def _served(by: Service, requests: Requests, progress: Progress, tried: bool) ->
 def sample_of(costs: Costs) -> Sample | None:
     """A sample of iterations for the run that begins; None if prices are exact."""
     return costs.draw() if isinstance(costs, Interpolated) else None
-
-
-def _all_known(by: Service, requests: Requests, progress: Progress) -> bool:
-    """For arrays that take rows in tiles: simulate in parallel what a run with guessed prices needs. That is all
-    iterations if they are few, else sample points of the grid. Returns whether it is all iterations."""
-    costs, plan = by.costs, by.plan
-    if not isinstance(costs, Interpolated) or type(costs.prices) is not Grid or costs.prices.tile == 1:
-        return False
-    if plan.transform or plan.finetuning:
-        return False
-    grid = costs.prices
-    by.exact.know(first_points(grid, mean_context(requests), sum(requests.prompt)), progress)
-    if not by.exact.known:
-        return False
-    for many in (costs.few, 0):
-        guessed = Guessed(by.exact, many)
-        rough: Costs = guessed if many else Grid(
-            guessed, grid.spread.tolist(), grid.positions, grid.budget, grid.longest, shared=grid.shared
-        )  # fmt: skip
-        live = [LiveRequest(*each) for each in zip(range(len(requests.prompt)), *requests[1:4], strict=True)]
-        schedulers: list[Scheduler] = [scheduler_of(plan.scheduler, plan.limits) for _ in range(plan.replicas)]
-        with suppress(UserError, ManyError):  # the run itself tells what is refused
-            run(live, schedulers, Record(rough, len(live)), plan, lambda done, total: None)
-        if not many or len(guessed.asked) <= many:
-            by.exact.know(list(guessed.asked), progress)
-            return many > 0
-    return False
 
 
 def _beside(filled: Filled, record: Record, time_s: float) -> dict[str, float]:

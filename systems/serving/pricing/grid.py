@@ -3,10 +3,9 @@
 Sample points of decode are (requests, mean context); their contexts are spread as those of the workload. Sample points
 of prompts are (new tokens, mean number of tokens that each attends to). Between points a cost is linear in both and in
 their product, which holds for weights, matrix products and attention. Prompts beside decode add the cost of their rows.
-The LM head of a prompt that ends adds what it adds to the smallest prompt. Arrays take rows in tiles; each tile takes
-the time of a full one, except for the data that its rows move. A context longer than the longest one of a point adds
-what it adds to a request that has just begun, because its channel is waited for. A second such context adds the same if
-sub-batches take turns. `interpolated` measures the error.
+The LM head of a prompt that ends adds what it adds to the smallest prompt. A context longer than the longest one of a
+point adds what it adds to a request that has just begun, because its channel is waited for. A second such context adds
+the same if sub-batches take turns. `interpolated` measures the error.
 """
 
 from collections.abc import Sequence
@@ -18,7 +17,6 @@ import numpy as np
 from pimloom.arch.error import UserError
 from pimloom.systems.serving.pricing.costs import JOULES, Cost, Exact, Piece, added
 from pimloom.systems.serving.pricing.points import (
-    ATTENDED,
     MOST,
     SHORT,
     around,
@@ -64,8 +62,7 @@ class Grid:
         self.prompts: dict[tuple[int, int, int], Cost] = {}
         self.apart: dict[int, Cost] = {}
         self.of_second: float | None = None
-        self.tile: int = getattr(exact.device, "row_tile", 1)
-        self.axes = axes_of(self.tile, exact.device.exact_steps)
+        self.axes = axes_of(exact.device.exact_steps)
         self.tops = dict[int, float]()
         self.mixed_points, self.besides = False, dict[tuple[int, int], Cost]()
         self.known: dict[tuple[int, ...], Cost] = {}
@@ -94,9 +91,7 @@ class Grid:
             return
         wanted, prompts = list[list[Piece]](), list[tuple[int, int, int]]()
         wide, decodes, pairs = at.b * self.rows, list[tuple[float, int, int]](), set[int]()
-        if at.rows and self._divides(at.b):
-            wide, pairs = 2, {*self._around_pair(at.total)}
-        elif at.b:
+        if at.b:
             rest, usual, long = self._long(*at[:4], beside=at.rows > 0)
             decodes += self._around(at.b, at.total / at.b)
             decodes += self._around(at.b, rest) if long else []
@@ -106,17 +101,12 @@ class Grid:
                 wanted.append(two_of(self._ends()[1]))
         wanted += [pair_of(n) for n in sorted(pairs) if n not in self.apart]
         if at.rows:
-            together = at.rows + at.b * self.rows
-            prompts += self._prompts_around(together, (at.pairs + at.b * self.rows) / together)
-            prompts += self._prompts_around(wide, 1.0) if wide else []
+            together = at.rows + wide
+            prompts += [(n, q, 0) for _, n, q in self._around_prompt(together, (at.pairs + wide) / together)]
+            prompts += [(n, q, 0) for _, n, q in self._around_prompt(wide, 1.0)] if wide else []
             prompts += [(1, 1, 0), (1, 1, 1)] if at.ends and not wide else []
         wanted += [self.point(n, mean) for _, n, mean in decodes if (n, mean) not in self.decodes]
         self.exact.know([*wanted, *(self.prompt_point(*key) for key in prompts if key not in self.prompts)])
-
-    def _prompts_around(self, rows: int, attended: float) -> list[tuple[int, int, int]]:
-        full = self._full(rows)
-        found = [(n, q, 0) for _, n, q in self._around_prompt(full, attended)]
-        return found + ([(n, ATTENDED[1], 0) for n in self._in_a_tile()] if full > rows else [])
 
     def instead(self, pieces: Sequence[Piece]) -> Cost:
         """Of an iteration that lies between no points. Raises UserError."""
@@ -133,15 +123,14 @@ class Grid:
             points = self._around(b, total / b)
             beside = [(weight, self._beside(n, mean)) for weight, n, mean in points]
             return added([(1.0, self.prompt(rows + wide, (pairs + wide) / (rows + wide))), *beside])
-        divided = self._divides(b)
-        alone = self._apart(total) if divided else self._decoding(b, total, longest, second, beside=True)
+        alone = self._decoding(b, total, longest, second, beside=True)
         more = self.prompt(rows + wide, (pairs + wide) / (rows + wide))
-        return added([(1.0, alone), (1.0, more), (-1.0, self.prompt(2 if divided else wide, 1.0))])
+        return added([(1.0, alone), (1.0, more), (-1.0, self.prompt(wide, 1.0))])
 
     def mix_apart(self) -> bool:
         """Give decode beside prompts sample points of its own: units that decode alone uses may be others. False if it
         has them, or none are possible."""
-        if self.mixed_points or self.tile > 1 or self.by_token or self.rows > 1:
+        if self.mixed_points or self.by_token or self.rows > 1:
             return False
         self.mixed_points = True
         self.known = {key: cost for key, cost in self.known.items() if not (key[0] and key[4])}
@@ -156,11 +145,6 @@ class Grid:
             found = added([(1.0, whole), (-1.0, self.prompt(new + requests, attended))])
             self.besides[requests, mean] = found
         return found
-
-    def _divides(self, b: int) -> bool:
-        """Whether requests that decode are in a sub-batch beside prompts and in none by themselves: one alone on arrays
-        is as one of two, of which the other has just begun."""
-        return b == 1 and self.tile > 1 and self.rows == 1
 
     def _decoding(self, b: int, total: int, longest: int, second: int, *, beside: bool = False) -> Cost:
         """Decode; contexts longer than the rest would have them may make it last longer. beside: prompts, for which the
@@ -201,12 +185,9 @@ class Grid:
 
     def pair(self, context: float) -> float:
         """Time of a token of two requests, one with this context and one that has just begun."""
-        return self._apart(context)[0]
-
-    def _apart(self, context: float) -> Cost:
         low, high = self._around_pair(context)
         at = between(context, low, high)
-        return added([(1 - at, self._pair(low)), (at, self._pair(high))] if at else [(1.0, self._pair(low))])
+        return (1 - at) * self._pair(low)[0] + (at * self._pair(high)[0] if at else 0.0)
 
     def turns(self) -> float:
         """How much of what a long context adds a second one adds, too: all of it where sub-batches take turns, nothing
@@ -295,27 +276,11 @@ class Grid:
 
     def prompt(self, rows: int, attended: float) -> Cost:
         """Prompts of so many new tokens, each of which attends to so many in the mean, and none of which ends."""
-        full = self._full(rows)
-        parts = [(weight, self._prompt(n, q, 0)) for weight, n, q in self._around_prompt(full, attended)]
-        if full > rows:
-            two = self._in_a_tile()
-            share = (full - rows) / (two[1] - two[0])
-            parts += [(share, self._prompt(two[0], ATTENDED[1], 0)), (-share, self._prompt(two[1], ATTENDED[1], 0))]
-        return added(parts)
-
-    def _full(self, rows: int) -> int:
-        """Rows of tiles that are full; the first one is never taken as such."""
-        return rows if rows <= self.tile else -(-rows // self.tile) * self.tile
-
-    def _in_a_tile(self) -> tuple[int, int]:
-        """The first row of the fourth tile, and its last one."""
-        return 3 * self.tile + 1, 4 * self.tile
+        return added([(weight, self._prompt(n, q, 0)) for weight, n, q in self._around_prompt(rows, attended)])
 
     def _around_prompt(self, rows: int, attended: float) -> list[tuple[float, int, int]]:
         low_n, high_n = around(rows, self.axes.rows)
         low_q, high_q = around(attended, self.axes.attended)
-        if rows > self.tile > 1 and high_q <= ATTENDED[1]:  # straight on, instead of as many requests as rows
-            low_q, high_q = ATTENDED[1:3]
         high_n = self.budget if rows <= self.budget < high_n else high_n
         high_q = self.positions if max(attended, low_q) <= self.positions < high_q else high_q
         return corners(rows, low_n, high_n, attended, low_q, high_q)

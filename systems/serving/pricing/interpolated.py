@@ -4,8 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pimloom.arch.error import UserError
-from pimloom.systems.serving.pricing.costs import JOULES, Cost, Costs, Exact, Piece
+from pimloom.systems.serving.pricing.costs import JOULES, Cost, Costs, Exact, Piece, Progress
+from pimloom.systems.serving.pricing.fitted import Fitted
 from pimloom.systems.serving.pricing.grid import Grid
+from pimloom.systems.serving.pricing.points import CHEAP
 from pimloom.systems.serving.pricing.sampling import (
     DECODE,
     KINDS,
@@ -142,7 +144,17 @@ class Interpolated:
                 raise
             return None
 
-    def learn(self, limit: float, *, last: bool) -> bool:
+    @property
+    def quick(self) -> bool:
+        """Whether a run takes few simulations before it tells how many iterations it has."""
+        return self.few >= CHEAP or isinstance(self.prices, Fitted)
+
+    def know(self, progress: Progress) -> None:
+        """Simulate the iterations of the last run side by side, if they are known and no more than `few`."""
+        if isinstance(self.prices, Fitted) and len(self.prices.asked) <= self.few:
+            self.device.know(list(self.prices.asked), progress)
+
+    def learn(self, limit: float, progress: Progress, *, last: bool) -> bool:
         """Simulate the sample of the run that has ended, and correct the prices of kinds whose error may exceed
         `limit`. Returns whether prices changed, so that the run must be repeated. last: change nothing. Raises
         UserError."""
@@ -150,8 +162,8 @@ class Interpolated:
             kind: spread_out([one for each in self.samples for one in each.strata[kind].kept], phase.size)
             for kind, phase in self.phases.items()
         }
-        self.device.know([one for some, _ in chosen.values() for one in some])
-        changed = False
+        self.device.know([one for some, _ in chosen.values() for one in some], progress)
+        beyond = list[PhaseErrors]()
         for kind, phase in self.phases.items():
             strata = [each.strata[kind] for each in self.samples]
             phase.seen, phase.time_ps = sum(one.seen for one in strata), sum(one.time_ps for one in strata)
@@ -159,9 +171,12 @@ class Interpolated:
                 continue
             self._measure(phase, *chosen[kind])
             if phase.errors.times and not last and max(one.bound for one in phase.estimates()) > limit:
-                self._mend(phase, limit)
-                changed = True
-        return changed
+                beyond.append(phase)
+        for phase in beyond:
+            self._mend(phase, limit)
+        if isinstance(self.prices, Fitted) and any(not phase.simulated for phase in beyond):
+            self._refit(self.prices, limit)
+        return bool(beyond)
 
     def _measure(self, phase: PhaseErrors, chosen: Sequence[Sequence[Piece]], weights: Sequence[float]) -> None:
         """Simulate the chosen iterations and set the errors of a kind. Raises UserError."""
@@ -181,6 +196,8 @@ class Interpolated:
         if phase.seen <= max(self.few // MENDED, phase.size):
             phase.simulated, phase.errors = True, Errors([], [], phase.errors.watts, [])
             return
+        if isinstance(self.prices, Fitted):
+            return
         if phase is self.phases[MIXED] and isinstance(self.prices, Grid) and self.prices.mix_apart():
             phase.own, phase.points, phase.weights = True, [], []
             return
@@ -188,9 +205,23 @@ class Interpolated:
         if len(phase.points) > 2:
             errors = errors_of(phase.near.left_out(), [true for _, true in phase.points], JOULES, phase.weights)
             phase.errors = errors
-            spent = sum(len(one.points) for one in self.phases.values()) + 2 * phase.size > 2 * self.few // MENDED
-            phase.settled = spent or max(one.bound for one in phase.estimates()) <= limit
+            phase.settled = self._spent(phase) or max(one.bound for one in phase.estimates()) <= limit
         phase.size *= 2
+
+    def _spent(self, phase: PhaseErrors) -> bool:
+        """Whether another sample of the kind, twice as large, would simulate more than corrections may."""
+        return sum(len(one.points) for one in self.phases.values()) + 2 * phase.size > 2 * self.few // MENDED
+
+    def _refit(self, prices: Fitted, limit: float) -> None:
+        """Fit prices to all that was simulated. The remaining error is that of each iteration of a sample, from a fit
+        to all others."""
+        prices.learn({tuple(sorted(pieces)): true for one in self.phases.values() for pieces, true in one.points})
+        for phase in self.phases.values():
+            if phase.points and not phase.simulated:
+                left = prices.left_out([tuple(sorted(pieces)) for pieces, _ in phase.points])
+                phase.errors = errors_of(left, [true for _, true in phase.points], JOULES, phase.weights)
+                phase.settled = self._spent(phase) or max(one.bound for one in phase.estimates()) <= limit
+                phase.size *= 2
 
 
 class Residuals:

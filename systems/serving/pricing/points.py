@@ -9,7 +9,6 @@ from pimloom.systems.serving.pricing.costs import Piece
 MOST = 1 << 40  # no point is above
 ATTENDED = [1, *(1 << 6 * i for i in range(1, 7)), MOST]  # by each row of prompts, in the mean
 SHORT = 1 << 8  # [design] tokens of contexts that are hidden behind arrays, or nearly so
-BENDS = 1 << 10  # [design] tokens from which units beside banks may take longer than arrays: points are dense there
 
 
 class Axes(NamedTuple):
@@ -33,14 +32,10 @@ DENSE = Axes(
 CHEAP = 256  # [design] steps that a device simulates one by one, from which it has points at every number of requests
 
 
-def axes_of(tile: int, steps: int) -> Axes:
-    """The coordinates of sample points. tile: rows that arrays take at once, 1: any number; steps: different iterations
-    up to which a device simulates all. With tiles, points are few, as each one simulates a layer, and time is linear in
-    full tiles. Fast devices have a point at every number of requests, where shared experts change the slope of time."""
-    if tile == 1:
-        return FINE if steps < CHEAP else DENSE
-    few = [n for n in FINE.contexts if n in (1, SHORT) or n >= BENDS]
-    return Axes(DOUBLINGS, few, sorted({1, max(tile // 8, 2), *(tile << i for i in range(0, 34, 2))}))
+def axes_of(steps: int) -> Axes:
+    """The coordinates of sample points. steps: different iterations up to which a device simulates all. Fast devices
+    have a point at every number of requests, where shared experts change the slope of time."""
+    return FINE if steps < CHEAP else DENSE
 
 
 class Sums(NamedTuple):

@@ -11,6 +11,7 @@ from pimloom.systems.devices.formats import refuse
 from pimloom.systems.devices.rest import power_at_rest_w
 from pimloom.systems.devices.traits import settled, traits
 from pimloom.systems.serving.pricing.costs import Exact
+from pimloom.systems.serving.pricing.fitted import Fitted
 from pimloom.systems.serving.pricing.grid import Grid
 from pimloom.systems.serving.transforms.branched import Branching
 from pimloom.systems.serving.transforms.extra import Draft, Extra, Heads, Mirror
@@ -188,7 +189,8 @@ def _extra(device: Device, positions: int, llm: LlmSpec, asked: Speculation) -> 
 
     def made(exact: bool, spread: Spread) -> Extra:
         costs = Exact(device)
-        grid = costs if exact else Grid(costs, spread, positions)
+        fits = getattr(device, "outline", None) is not None
+        grid = costs if exact else Fitted(costs) if fits else Grid(costs, spread, positions)
         draft = Draft(grid, positions, asked.streams, apart=asked.on is not None)
         if asked.kind != "mirror" or asked.exit is None or asked.rho is None:
             return draft
