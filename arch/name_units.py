@@ -5,7 +5,10 @@ import re
 from pimloom.arch.units import GIB, KIB, MIB
 
 SUFFIXES = {
+    "per_s_per_device": "1/s",
     "per_s": "1/s",
+    "per_j": "1/J",
+    "per_usd": "1/USD",
     "gb_s": "GB/s",
     "s": "s",
     "us": "µs",
@@ -31,8 +34,8 @@ LARGEST = 1e15  # that is told without an exponent
 def unit_of_name(name: str) -> str | None:
     """The unit, by the ending of the name or of its first part; None for none.
 
-    >>> [unit_of_name(name) for name in ("tokens_per_s", "energy_by_cause_j.mac", "dram.channels")]
-    ['1/s', 'J', None]
+    >>> [unit_of_name(name) for name in ("tokens_per_s", "requests_per_j", "energy_by_cause_j.mac", "dram.channels")]
+    ['1/s', '1/J', 'J', None]
     """
     if not re.fullmatch(r"[\w.]+", name):
         return None

@@ -13,7 +13,8 @@ import pytest
 from pimloom.reports.sweep.findings import study
 from pimloom.reports.sweep.headline import headline
 from pimloom.reports.sweep.page import render, write_report
-from pimloom.reports.sweep.payload import payload
+from pimloom.reports.sweep.payload import payload, without_values
+from pimloom.reports.sweep.units import unit_of
 from tests.browser import browser, visit
 from tests.sweep_place import wait as until
 from tests.sweep_tables import EVIL, grid
@@ -54,6 +55,20 @@ def test_the_data_have_every_value_once_and_no_markup():
     assert sorted(names) == sorted([*table.frame.columns, "front"])
     assert [names[place] for place in data["axes"]] == list(table.axes)
     assert data["columns"][names.index("host")]["levels"] == [EVIL]
+
+
+def test_results_without_a_value_are_named_and_not_shown():
+    """Those of requests, in a sweep that searches goodput; records and objectives stay."""
+    table = grid()
+    table.frame["latency_s"] = np.nan
+    table.frame["requests_per_j"] = np.where(np.arange(120) == 7, 2.0, np.nan)
+    found = study(table)
+    names = [column["name"] for column in json.loads(payload(table, found))["columns"]]
+    assert without_values(table, found) == ["latency_s"] and "latency_s" not in names and "requests_per_j" in names
+    page = render(table, found).decode()
+    assert "1 result without a value in any point, not shown here" in page and "<code>latency_s</code>" in page
+    assert unit_of("requests_per_j") == "1/J" and unit_of("goodput_rate_per_s_per_device") == "1/s"
+    assert "without a value in any point" not in render(grid(), study(grid())).decode()
 
 
 def continuous() -> pd.DataFrame:

@@ -17,7 +17,7 @@ from pimloom.reports.page import TEMPLATES, number, prose
 from pimloom.reports.sweep.csv_files import write_points
 from pimloom.reports.sweep.findings import Findings, study
 from pimloom.reports.sweep.headline import bests, cards, counted, headline
-from pimloom.reports.sweep.payload import ordered, payload, role_of, script_safe
+from pimloom.reports.sweep.payload import ordered, payload, role_of, script_safe, without_values
 from pimloom.reports.sweep.sensitivity import Indices
 from pimloom.reports.sweep.units import meaning_of, unit_of
 from pimloom.sweeping.sweep_table import SweepTable
@@ -57,6 +57,7 @@ def render(table: SweepTable, findings: Findings) -> bytes:
             bests=bests(table, findings),
             indices=[_indices(name, found) for name, found in findings.sensitivities.items()],
             definitions=_definitions(table, findings),
+            empty=without_values(table, findings),
             counted=counted,
             style=Markup("\n".join((TEMPLATES / name).read_text() for name in ("style.css", "sweep.css"))),
             table_style=Markup(table_style),

@@ -56,14 +56,27 @@ def role_of(table: SweepTable, name: str) -> str:
 
 
 def ordered(table: SweepTable, findings: Findings) -> list[Column]:
-    """All columns in the order of the page: marks, axes, objectives, other results, error, records."""
+    """The columns of the page in its order: marks, axes, objectives, other results that have a value in some point,
+    error, records."""
     marks = [_mark("front", findings.front), _mark("feasible", findings.feasible)]
     others = {name: column for name, column in findings.columns.items() if name not in ("front", "feasible", "pareto")}
     first = dict.fromkeys([*table.axes, *(name for name in table.objectives if name in others)])
-    results = [name for name in others if name not in first and role_of(table, name) == "result"]
+    empty = without_values(table, findings)
+    results = [name for name in others if name not in {*first, *empty} and role_of(table, name) == "result"]
     last = [name for name in others if name not in first and role_of(table, name) != "result"]
     last.sort(key=lambda name: name != "error")
     return [*marks, *(others[name] for name in (*first, *results, *last))]
+
+
+def without_values(table: SweepTable, findings: Findings) -> list[str]:
+    """Names of results that have no value in any point, such as those of requests where goodput is searched."""
+    return [
+        name
+        for name, column in findings.columns.items()
+        if role_of(table, name) == "result"
+        and name != "pareto"
+        and not (np.isfinite(column.levels).any() if column.numeric else len(column.levels))
+    ]
 
 
 def _mark(name: str, mask: np.ndarray) -> Column:

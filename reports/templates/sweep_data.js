@@ -59,4 +59,13 @@ const counted = (count, word) => `${shown(count)} ${word}${count === 1 ? "" : "s
 // Plotly reads some HTML in its texts: `safe` takes that away from names.
 const safe = (text) => String(text).replace(/[&<>]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;" })[c]);
 const short = (text, most = 44) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+// A name in lines of at most `most` characters, cut behind a dot or an underscore.
+const linesOf = (name, most) => {
+  const lines = [""];
+  for (const piece of name.match(/[^._]*[._]|[^._]+$/g) ?? [name]) {
+    if (lines.at(-1) && lines.at(-1).length + piece.length > most) lines.push("");
+    lines.push(lines.pop() + piece);
+  }
+  return lines;
+};
 const heading = (column) => safe(short(column.label) + (column.unit ? ` [${column.unit}]` : ""));

@@ -4,11 +4,10 @@ const FEW_LEVELS = 16;
 
 // Where a column's values stand on its line, and its ticks, which Plotly takes as plain text here, unlike the label.
 const dimensionOf = (column, rows) => {
-  const dot = column.label.length > 14 ? column.label.lastIndexOf(".") + 1 : 0;
-  const lines = [column.label.slice(0, dot), column.label.slice(dot)].filter(Boolean).map((text) => safe(short(text, 20)));
+  const lines = linesOf(short(column.label), 16).map((text) => safe(short(text, 20)));
   const label = [...lines, ...(column.unit && column.unit !== "-" ? [`[${safe(column.unit)}]`] : [])].join("<br>");
   const { levels } = column;
-  if (levels && (levels.length <= FEW_LEVELS || !column.numeric)) {
+  if (levels && (!column.numeric || (column.role === "axis" && levels.length <= FEW_LEVELS))) {
     const ends = [-0.25, Math.max(levels.length - 0.75, 0.25)];
     const step = Math.ceil(levels.length / FEW_LEVELS);
     const ticks = levels.map((_, nth) => nth).filter((nth) => nth % step === 0);
@@ -21,7 +20,8 @@ const dimensionOf = (column, rows) => {
   if (low === high) [low, high] = [low - 0.5, high + 0.5];
   const values = log ? logTicks(low, high) : roundTicks(low, high, 6);
   const ticks = values.map((value) => [log ? Math.log10(value) : value, shown(value)]).filter(([at]) => low <= at && at <= high);
-  return { label, range: [low, high], of, tickvals: ticks.map(([at]) => at), ticktext: ticks.map(([, text]) => text) };
+  const margin = (high - low) / 16; // a label has up to three lines
+  return { label, range: [low - margin, high + margin], of, tickvals: ticks.map(([at]) => at), ticktext: ticks.map(([, text]) => text) };
 };
 
 const within = (ranges, value) => ranges.some(([low, high]) => low <= value && value <= high);

@@ -72,9 +72,15 @@ const ticksInView = (plot) => {
 
 const PLAIN_TICKS = { exponentformat: "power", minexponent: 5, separatethousands: true };
 
+const NARROW = 600;
+const narrowHeading = (column) => {
+  const [label, unit] = [linesOf(short(column.label), 24).map(safe).join("<br>"), column.unit ? ` [${safe(column.unit)}]` : ""];
+  return label + unit;
+};
+
 // The axis of a figure for a column; texts stand at the places of their levels.
 const axisOf = (column, rows) => ({
-  title: { text: heading(column), standoff: 10 },
+  title: { text: innerWidth < NARROW ? narrowHeading(column) : heading(column), standoff: 10 },
   automargin: true,
   gridcolor: colour("grid"),
   linecolor: colour("line"),

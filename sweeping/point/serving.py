@@ -76,9 +76,9 @@ SHARES = {"slo": "all limits of `slo`", "slo_ttft": "ttft", "slo_tpot": "tpot", 
 FILE = re.compile(r"[^=,]*(\.ya?ml|\.json|/)[^=,]*")  # a point holds no text of what a draft names
 GOODPUT = {
     "goodput_rate_per_s": "highest rate, of those tried, at which `share` of requests hold `slo` in steady state",
-    "goodput_rate_per_s_per_device": "the same per device",
-    "requests_per_j": "requests per energy at that rate",
-    "requests_per_usd": "requests for a dollar at that rate",
+    "goodput_rate_per_s_per_device": "the highest rate that holds, per device of all replicas",
+    "requests_per_j": "requests per energy at the highest rate that holds",
+    "requests_per_usd": "requests for a dollar at the highest rate that holds",
 }
 ONLY_WITH = {
     "transfer_s": "pools", "finetuned_tokens_per_s": "finetune", "finetuned_share_of_peak": "finetune",
