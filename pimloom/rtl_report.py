@@ -35,7 +35,7 @@ def run_study(out: str | Path, progress: Progress = lambda done, total: None) ->
         coverage = [row._asdict() for row in verify.verify(None, name, progress=progress)]
         proofs = [row._asdict() for row in prove.prove(None, name, progress, note=_note)]
         power = [
-            estimate.estimate(block, name, system.memory, commands=COMMANDS, seed=0, note=_note)._asdict()
+            estimate.estimate_power(block, name, system.memory, commands=COMMANDS, seed=0, note=_note)._asdict()
             for block in POWERED
             if estimate.available()
         ]

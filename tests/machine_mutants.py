@@ -192,5 +192,6 @@ SAME: dict[str, str] = {
     "(command.cmd == self.sizes.plan.op.wr)": NO_COMMAND,
 }
 SELDOM: dict[str, str] = {  # could be told, but no case here does
-    "Dots.elaborate: ~self.o.valid | self.o.ready -> self.o.ready": "a command comes to an empty register before a full queue, and behind it a step that need not wait",
+    "Dots.elaborate: ~self.o.valid | self.o.ready -> self.o.ready": "a command comes to an empty register before a "
+    "full queue, and behind it a step that need not wait",
 }

@@ -11,7 +11,7 @@ from pimloom.arch.system import load_part
 from pimloom.rtl.flow.counted import LIBRARY
 from pimloom.rtl.flow.power import estimate as module
 from pimloom.rtl.flow.power.activity import toggles
-from pimloom.rtl.flow.power.estimate import BLOCKS, Power, estimate
+from pimloom.rtl.flow.power.estimate import BLOCKS, Power, estimate_power
 from pimloom.rtl.flow.power.liberty import read_library
 from pimloom.rtl.flow.power.netlist import netlist, to_verilog
 from pimloom.rtl.flow.verified import Verified
@@ -154,13 +154,13 @@ def test_the_command_shows_the_power_and_fails_with_the_results(monkeypatch: pyt
         asked.append(options)
         return row
 
-    monkeypatch.setattr(module, "estimate", fake)
+    monkeypatch.setattr(module, "estimate_power", fake)
     done = call("rtl", "power", "bf16_mul", "--clock-mhz", "10", "--commands", "7")
     assert done.code == 0 and "at 10 MHz" in done.out and "0.0225" in done.out and "mismatches: 0" in done.out
     assert (asked[0]["clock_mhz"], asked[0]["commands"], asked[0]["seed"]) == (10, 7, 0)
     found = json.loads(call("rtl", "power", "bf16_mul", "--json", "-").out)
     assert found["rows"] == [row._asdict()] and found["seed"] == 0 and found["part"] == "gddr6_pim_gpt"
-    monkeypatch.setattr(module, "estimate", lambda *a, **b: row._replace(mismatches=3, first_mismatch="o is 1"))
+    monkeypatch.setattr(module, "estimate_power", lambda *a, **b: row._replace(mismatches=3, first_mismatch="o is 1"))
     code, out, err = call("rtl", "power", "bf16_mul")
     assert code == 1 and "first mismatch: o is 1" in out and "3 in bf16_mul" in err
 
@@ -179,9 +179,9 @@ def test_what_cannot_be_estimated_is_refused_with_a_sentence(monkeypatch: pytest
 @pytest.mark.slow
 @pytest.mark.parametrize("block", ["bf16_mul", "timer", "interleave", "npu_tiles"])
 def test_the_cells_give_the_models_results(block: str) -> None:
-    found = estimate(block, "gddr6_pim_gpt", PART, commands=100, seed=1)
+    found = estimate_power(block, "gddr6_pim_gpt", PART, commands=100, seed=1)
     assert found.mismatches == 0 and found.power_mw > 0 and 0 < found.activity < 1 and block in BLOCKS
-    twice = estimate(block, "gddr6_pim_gpt", PART, commands=100, seed=1, clock_mhz=200.0)
+    twice = estimate_power(block, "gddr6_pim_gpt", PART, commands=100, seed=1, clock_mhz=200.0)
     assert twice.switching_mw == pytest.approx(2 * found.switching_mw) and twice.leakage_mw == found.leakage_mw
     assert twice.energy_per_operation_nj == found.energy_per_operation_nj
 
@@ -193,5 +193,5 @@ def test_a_cell_with_another_function_is_a_mismatch(monkeypatch: pytest.MonkeyPa
         return read_library(text.replace('function : "(!(A+B))"', 'function : "(!(A B))"'))
 
     monkeypatch.setattr(module, "read_library", wrong)
-    found = estimate("bf16_mul", "gddr6_pim_gpt", PART, commands=100, seed=1)
+    found = estimate_power("bf16_mul", "gddr6_pim_gpt", PART, commands=100, seed=1)
     assert found.mismatches > 0 and found.first_mismatch

@@ -218,7 +218,7 @@ def faked(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
     monkeypatch.setattr(prove, "prove", lambda block, part, progress, note: found["proofs"])
     monkeypatch.setattr(rtl_report, "POWERED", ("bf16_mul",))
     monkeypatch.setattr(estimate, "LIBRARY", Path(__file__))  # there is one
-    monkeypatch.setattr(estimate, "estimate", lambda block, part, device, **options: found["power"][0])
+    monkeypatch.setattr(estimate, "estimate_power", lambda block, part, device, **options: found["power"][0])
     return found
 
 

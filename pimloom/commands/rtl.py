@@ -263,14 +263,14 @@ def power(
 
     check_outputs({"--json": json})
     with needs_extra(), _bar(f"estimating {block}", quiet) as progress:
-        from pimloom.rtl.flow.power.estimate import estimate
+        from pimloom.rtl.flow.power.estimate import estimate_power
 
         part = part_of(block, part)
         device = load_device(part)
         sizes = given_sizes(block, sub_batches=sub_batches, rows=rows, columns=columns, dataflow=dataflow)
         build(block, part, device, sizes)
         options: dict[str, Any] = {"commands": commands, "seed": seed, "clock_mhz": clock_mhz, "sizes": sizes}
-        rows_ = _plain([estimate(block, part, device, **options, progress=progress, note=_note(quiet))])
+        rows_ = _plain([estimate_power(block, part, device, **options, progress=progress, note=_note(quiet))])
     found = _result(rows_, part, seed=seed, sizes=sizes)
     told = answer(Answer(found, lambda: show_power(found), rows_), json, quiet)
     if wrong := differing(rows_):

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pimloom.reports.sweep.surrogate import estimate
+from pimloom.reports.sweep.surrogate import fitted_sensitivity
 from pimloom.sweeping.columns import Column
 
 MOST_ROWS = 20_000  # of an estimate; more would only narrow intervals that are narrow
@@ -69,7 +69,7 @@ def sensitivities(axes: Sequence[Column], objective: np.ndarray, finished: np.nd
     if len(values) > MOST_ROWS:
         some = np.random.default_rng(0).choice(len(values), MOST_ROWS, replace=False)
     used = values[some]
-    found = estimate([(levels, axis.numeric) for axis, levels, _ in varying], codes[some], used)
+    found = fitted_sensitivity([(levels, axis.numeric) for axis, levels, _ in varying], codes[some], used)
     if isinstance(found, tuple):
         return _why([names[axis] for axis in found], len(used))
     ranges = (found.main_range, found.total_range)

@@ -42,7 +42,7 @@ class Sensitivity:
     left_out: tuple[tuple[int, ...], ...] = ()
 
 
-def estimate(
+def fitted_sensitivity(
     axes: Sequence[tuple[np.ndarray, bool]], codes: np.ndarray, values: np.ndarray
 ) -> Sensitivity | tuple[int, ...]:
     """Estimated indices; if there are none, the axes that cannot be separated, no axes if points are too few.

@@ -70,7 +70,7 @@ def refresh(m: Module, plan: Plan, banks: list[BankState], rank: Value) -> Asked
     )  # fmt: skip
 
 
-def estimate(m: Module, plan: Plan, banks: list[BankState], head: data.View) -> Signal:
+def estimate_ck(m: Module, plan: Plan, banks: list[BankState], head: data.View) -> Signal:
     """Clocks that a GWRITE, or a tile, may take from now to its end."""
     found = Signal(signed(bits_for(plan.slice_ck) + plan_bits(plan)), name="estimate")
     opened, other = Signal(name="copy_row_open"), Signal(name="copy_row_other")

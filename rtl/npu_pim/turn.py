@@ -60,7 +60,7 @@ def turn_of(
     m.d.comb += [
         considered.eq(ours),
         fresh.eq(considered & ~copying & (is_copy | is_header)),
-        left.eq(slack - pim.estimate(m, plan, banks, head)),
+        left.eq(slack - pim.estimate_ck(m, plan, banks, head)),
         late.eq(fresh & (left <= 0)),
         starts.eq(fresh & (left > 0)),
         remain.eq(Mux(fresh, Mux(left > 0, left, 0), aged)),

@@ -65,7 +65,7 @@ def available() -> bool:
     return LIBRARY.is_file()
 
 
-def estimate(
+def estimate_power(
     block: str,
     part_name: str,
     device: Part | Optics,

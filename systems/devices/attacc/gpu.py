@@ -106,7 +106,7 @@ def norm(gpu: Gpu, elements: float, element_bytes: int, slips: Slips) -> Cost:
     return _of_vectors(gpu, seconds, 5 * elements, _cores(gpu, slips), moved, element_bytes)
 
 
-def all_reduce(fabric: Fabric, collective_us: float, gpus: int, n_bytes: int, slips: Slips) -> Cost:
+def all_reduce_cost(fabric: Fabric, collective_us: float, gpus: int, n_bytes: int, slips: Slips) -> Cost:
     """Of so many bytes on each of the GPUs; energy of one of them."""
     if gpus == 1:
         drawn = n_bytes if slips.links_of_one_gpu else 0

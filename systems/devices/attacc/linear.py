@@ -5,7 +5,15 @@ from collections.abc import Iterable
 
 from pimloom.energy.ledger import Ledger
 from pimloom.systems.devices.attacc.box import Box, Decoder
-from pimloom.systems.devices.attacc.gpu import Cost, Matrix, activation, all_reduce, fitted_all_reduce, norm, product
+from pimloom.systems.devices.attacc.gpu import (
+    Cost,
+    Matrix,
+    activation,
+    all_reduce_cost,
+    fitted_all_reduce,
+    norm,
+    product,
+)
 from pimloom.systems.reference.attacc import Slips
 from pimloom.workload.routing import tokens_of
 
@@ -36,7 +44,7 @@ def linear_parts(box: Box, decoder: Decoder, rows: int, slips: Slips) -> dict[st
     if decoder.experts:
         parts["router"] = matrix(decoder.experts.number, width)
     parts |= {f"norm {i}": norm(gpu, rows * width, size, slips) for i in (1, 2)}
-    reduced = all_reduce(box.fabric, box.collective_us, n, rows * width * size, slips)
+    reduced = all_reduce_cost(box.fabric, box.collective_us, n, rows * width * size, slips)
     if slips.fitted_links:
         reduced = fitted_all_reduce(gpu, box.fabric.near.pj_per_bit or 0.0, n, rows * width * size, slips)
     return parts | {f"all-reduce {i}": reduced for i in (1, 2)}
