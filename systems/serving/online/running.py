@@ -44,6 +44,7 @@ from pimloom.workload.requests.statistics import statistics
 from pimloom.workload.requests.table import Requests
 
 SAMPLED = 64  # [design] of as many steps that a device simulates one by one, one is of a sample
+FITTED = 12  # [design] the same where prices are fitted to the sample
 
 
 class Service(NamedTuple):
@@ -88,7 +89,7 @@ def service(device: Device, requests: Requests, plan: Plan, slo: Slo | None, nam
         prices = Grid(exact, spread, plan.limits.positions, budget, longest_of(requests, plan.scheduler), shared=shared)
     prices = transform.joined(prices, False, spread) if transform else prices
     few = device.exact_steps
-    size = max(plan.sample, few // SAMPLED) if plan.sample else 0
+    size = max(plan.sample, few // (FITTED if isinstance(prices, Fitted) else SAMPLED)) if plan.sample else 0
     return Service(exact, Interpolated(prices, costs, exact, few, size, plan.seed), plan, slo, named)
 
 
