@@ -26,6 +26,7 @@ from pimloom.systems.serving.pricing.sampling import (
 
 OF_MANY = 8  # [design] random iterations for each one that is chosen and simulated
 MENDED = 8  # [design] 1 / 8 of `few` iterations: a kind with no more is simulated whole; corrections take twice that
+FITTED = 2  # [design] 1 / 2 of `few` iterations: samples that prices are fitted to
 NEAR = 0.25  # [design] squared distance, in doublings, below which points count nearly alike
 Point = tuple[Sequence[Piece], Cost]  # an iteration that was simulated
 
@@ -205,12 +206,9 @@ class Interpolated:
         if len(phase.points) > 2:
             errors = errors_of(phase.near.left_out(), [true for _, true in phase.points], JOULES, phase.weights)
             phase.errors = errors
-            phase.settled = self._spent(phase) or max(one.bound for one in phase.estimates()) <= limit
+            spent = sum(len(one.points) for one in self.phases.values()) + 2 * phase.size > 2 * self.few // MENDED
+            phase.settled = spent or max(one.bound for one in phase.estimates()) <= limit
         phase.size *= 2
-
-    def _spent(self, phase: PhaseErrors) -> bool:
-        """Whether another sample of the kind, twice as large, would simulate more than corrections may."""
-        return sum(len(one.points) for one in self.phases.values()) + 2 * phase.size > 2 * self.few // MENDED
 
     def _refit(self, prices: Fitted, limit: float) -> None:
         """Fit prices to all that was simulated. The remaining error is that of each iteration of a sample, from a fit
@@ -220,8 +218,8 @@ class Interpolated:
             if phase.points and not phase.simulated:
                 left = prices.left_out([tuple(sorted(pieces)) for pieces, _ in phase.points])
                 phase.errors = errors_of(left, [true for _, true in phase.points], JOULES, phase.weights)
-                phase.settled = self._spent(phase) or max(one.bound for one in phase.estimates()) <= limit
-                phase.size *= 2
+                spent = sum(len(one.points) for one in self.phases.values()) + phase.size > self.few // FITTED
+                phase.settled = spent or max(one.bound for one in phase.estimates()) <= limit
 
 
 class Residuals:
