@@ -65,7 +65,7 @@ class Deployment(NamedTuple):
         return traits(self.system.spec.kind)
 
     def work(self, run: Callable[[Progress], Found], rows: int, notes: Callable[[], Sequence[str]]) -> Work[Found]:
-        """The work, with notes on padding, on the experts of a step of `rows` tokens, and on energy that is left out."""
+        """The work, with notes on padding, the experts of a step of `rows` tokens, and energy that is left out."""
         title, padded = f"{self.llm.name} on {self.system.name}", padded_notes(self.system, self.llm, self.tp)
         chosen = routing_notes(self.system, self.llm, rows)
         return Work(title, run, lambda: [*self.llm.notes, *notes(), *padded, *chosen, *energy_notes(self.system)])

@@ -181,7 +181,7 @@ def _limits(
 
 
 def _window(wanted: Wanted, llm: LlmSpec, layers: int, shares: bool) -> Windowed | None:
-    """The blocks of layers with a window; None if all layers keep all tokens, as with shared blocks. Raises UserError."""
+    """Blocks of layers with a window; None if all layers keep all tokens, as with shared blocks. Raises UserError."""
     manager, own = wanted.kv_manager, Wanted._field_defaults["kv_manager"]
     if manager not in CACHE_MANAGERS:
         known = f"expected one of {', '.join(CACHE_MANAGERS)}{nearest(manager, CACHE_MANAGERS)}"
