@@ -49,7 +49,7 @@ FIXED: Mapping[str, Mapping[str, str]] = {  # kind: place, or what places start 
     },
     "pim": {"npu.sram_bytes": "it documents the synthesised area and limits nothing; leave it out"},
 }
-AREA = "an area, which {} does not report; pimloom compare and sweeps do"
+AREA = "an area, which {} does not report; pimloom compare"
 BANK = "the area of a second row buffer, which {} does not report; pimloom report neupims does"
 ENDS = "{} takes --lm-head or --no-lm-head; give one of them"
 AT_REST = "power at rest, which {} does not charge; pimloom serve does"
@@ -57,11 +57,14 @@ OF_OTHERS: Mapping[str, Mapping[str, Mapping[str, str]]] = {  # kind, place: why
     "run": {"pim": {"dram.current.IDD2N": AT_REST}, "roofline": {"idle_w": AT_REST}},
     "compare": {"pim": {"dram.current.IDD2N": AT_REST, "workload.lm_head": ENDS}, "roofline": {"idle_w": AT_REST}},
     "serve": {"pim": {"workload.lm_head": ENDS}},
+    "sweep": {"pim": {"dram.current.IDD2N": AT_REST}, "roofline": {"idle_w": AT_REST}},
+    "served sweep": {},
 }
-AREAS: Mapping[str, Mapping[str, str]] = {  # what neither `run` nor `serve` reports
-    "pim": {"npu.area_mm2": AREA},
-    "attacc": {"stacks.area.": AREA},
-    "duplex": {"device.logic_area_mm2.": AREA},
+WITH_AREA = {"compare": ("pim", "attacc", "duplex"), "sweep": ("pim",), "served sweep": ("pim",)}  # kinds of systems
+AREAS: Mapping[str, Mapping[str, str]] = {  # what other commands do not report
+    "pim": {"npu.area_mm2": f"{AREA} and sweeps do"},
+    "attacc": {"stacks.area.": f"{AREA} does"},
+    "duplex": {"device.logic_area_mm2.": f"{AREA} does"},
     "npu_pim": {"bank.": BANK},
 }
 OF_PIM = {  # of a Duplex device, which another processor beside the xPU does not read
@@ -100,7 +103,8 @@ def check_read(kind: str, overrides: Iterable[str], command: str | None = None) 
     """Raise UserError for an override that systems of this kind do not read, or that `command` does not read."""
     found = [Unread(place, f"{kind} does not read it: {why}") for place, why in FIXED.get(kind, {}).items()]
     if command is not None and command in OF_OTHERS:
-        places = {**OF_OTHERS[command].get(kind, {}), **(AREAS.get(kind, {}) if command != "compare" else {})}
+        areas = {} if kind in WITH_AREA.get(command, ()) else AREAS.get(kind, {})
+        places = {**OF_OTHERS[command].get(kind, {}), **areas}
         found += [Unread(place, f"not read: {why.format(command)}") for place, why in places.items()]
     refuse(found, overrides)
 

@@ -16,7 +16,8 @@ Ask = Callable[[str, str], Any]  # the result with a text at a place, of '' as i
 
 NAMES = ("description", "kind", "type", "standard", "part", "aim", "device")
 INNER = {"aim": "aim_devices", "device": "duplex_devices", "part": "parts"}  # keys that name a file, and its folder
-OWN = ("spec_digest", "digest", "version", "wall_s", "requests_per_s")  # of a result, what is no result
+# Of a result, what is no result.
+OWN = ("spec_digest", "digest", "base_digest", "point", "version", "wall_s", "requests_per_s", "finished_utc")
 REFUSED = re.compile("not read|does not read it|has no stacks|no such key|has no experts|which this system does not")
 AGREE = re.compile(  # a part is one of numbers that fit each other: what does not is refused
     r"banks x rows|a burst carries|lanes x element_bits|has one command bus|expected at least tRAS|expected a power of"
@@ -103,6 +104,7 @@ def quiet(
     for ask in asks:
         plain = ask("", "")
         assert not isinstance(plain, str), plain
+        assert plain == ask("", "")  # else any value would change it
         found = {place: same for place, value in left.items() if (same := _quiet(ask, plain, place, value))}
         left = {place: left[place] for place in found}
     return found

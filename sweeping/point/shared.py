@@ -11,6 +11,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.llm import LlmSpec, load_llm
 from pimloom.arch.load import Sheet, read_sheet, tree_of
 from pimloom.arch.system import System, find, part_places, part_sheet, resolve, system_kind
+from pimloom.arch.unread import check_read
 from pimloom.sweeping.definition.sweep import SYSTEM, WORKLOAD, Axis, Scalar, Sweep
 from pimloom.sweeping.point import serving
 from pimloom.sweeping.point.code import code_digest
@@ -202,6 +203,7 @@ def base_of(sweep: Sweep) -> Base:
     _check_device(kind, sweep, sheet)
     values, parts = _values(sweep), {place: _parts(sheet, sweep, place) for place in part_places(sheet)}
     served = serving.is_served(values)
+    check_read(kind, [*sweep.set, *(axis.place for axis in sweep.axes)], "served sweep" if served else "sweep")
     for key, some in values.items():
         serving.check_key(key) if served else check_key(kind, key)
         for value in some:
