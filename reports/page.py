@@ -26,6 +26,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 VERDICTS = ("FAIL", "deviates", "report only", "pass")  # in the order in which a table sorts them
 MISSING = "–"
 SHORT = 12  # characters of a cell that are not broken
+LONG = 40  # a longer text has a wide column on a narrow screen, too
 SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -229,8 +230,8 @@ def _cell(value: object, column: Column, look: str) -> Cell:
     if _is_number(value):
         return Cell(number(value, column.digits, column.format), repr(float(value)), look)
     text = number(value)
-    short = " short" if look == "left" and len(text) <= SHORT else ""
-    return Cell(text, "" if value is None else str(value), look + short)
+    size = "" if look != "left" else " short" if len(text) <= SHORT else " long" if len(text) > LONG else ""
+    return Cell(text, "" if value is None else str(value), look + size)
 
 
 def _looks(table: TableData) -> list[tuple[Column, str]]:

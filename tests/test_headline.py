@@ -64,6 +64,13 @@ def test_only_predicted_lines_decide_a_claim(held: list[bool], reproduced: bool,
     assert f"speed-up ({basis})" in render(Page("a", "b", [], claim=found))
 
 
+def test_a_sign_stays_with_its_number_and_a_unit_may_wrap() -> None:
+    lines = [ClaimLine("gain", "1.847", "3.49", "×"), ClaimLine("rate", "1.847", "3.49", "tokens/s")]
+    text = render(Page("a", "b", [], claim=claim(lines, [True, True], "it is", "it is not")))
+    for number in ("1.847", "3.49"):
+        assert f'{number}\u00a0<span class="unit">×' in text and f'{number} <span class="unit">tokens/s' in text
+
+
 def test_only_predictions_are_counted() -> None:
     rows: list[dict[str, object]] = [
         {"tag": tag, "verdict": verdict, "basis": basis}

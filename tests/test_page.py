@@ -228,6 +228,17 @@ def test_a_narrow_claim_breaks_no_word(browser, tmp_path):
         assert seen.page.evaluate(lines) == [1, 1, 1, 1]
 
 
+def test_long_texts_are_not_squeezed_on_a_narrow_screen(browser, tmp_path):
+    columns = [Column("x", "x"), Column("few", "few"), Column("many", "many words"), Column("more", "more words")]
+    row = {"x": "gpt3-xl, batch 1", "few": "10 of 12", "many": "neupims < gpu_h100, " * 4, "more": "static host, " * 8}
+    page = Page("a", "b", [Section("S", "s", "", [TableData("Times", columns, [row])])])
+    write_atomic(tmp_path / "index.html", render(page))
+    with visit(browser, tmp_path / "index.html", width=390) as seen:
+        widths = seen.page.evaluate("[...document.querySelectorAll('td.long')].map(cell => cell.clientWidth)")
+        assert len(widths) == 2 and min(widths) >= 200
+        assert seen.page.evaluate("document.documentElement.scrollWidth") == 390
+
+
 def test_no_caption_is_a_number_alone():
     page = Page("a", "b", [Section("S", "s", "", [TableData("Times", [Column("x", "x")], [])])])
     assert "<b>Table 1.</b> <p>Times.</p>" in render(page)

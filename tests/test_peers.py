@@ -41,6 +41,9 @@ def test_every_workload_meets_every_system(tmp_path: Path) -> None:
     text = page.read_text()
     fastest = min((row for row in found[:5] if row["step_ms"]), key=lambda row: float(row["step_ms"]))
     assert re.search(f"{fastest['system']}, of [^<]*, has the shortest step", text) and "at most 1 at once" in text
+    energies = text[text.index("Energy of a token over the same cells") :]
+    energies = energies[: energies.index("</table>")]
+    assert energies.count(">attacc ≥") == len(WORK) and "5 of 12" in energies and "10 of 12" in energies
 
 
 def test_who_attends_for_nothing_does_not_need_the_least(tmp_path: Path) -> None:

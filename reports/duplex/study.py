@@ -213,10 +213,11 @@ def _claim(results: Found) -> Claim:
         value, theirs = ours[point_of(row), row["system"]][row["kind"]], float(row["paper"])
         held.append(abs(value / theirs - 1) <= OF_PAPER)
         what = _said(point_of(row), row["system"], row["kind"])
-        said.append(ClaimLine(what, f"{value:.3f}", f"{theirs:.3f}", "×"))
+        devices = results[point_of(row), row["system"]].devices
+        said.append(ClaimLine(f"{what}, {devices} devices each", f"{value:.3f}", f"{theirs:.3f}", "×"))
     within = f"within {OF_PAPER:.0%} of the paper"
     found = claim(said, held, f"All lie {within}.", f"Not all lie {within}: see below.")
-    return replace(found, heading=f"{len(said)} points of the paper's figures")
+    return replace(found, heading=f"{len(said)} points of the paper's figures: model, batch/length")
 
 
 def _throughput(found: Found) -> Figure:

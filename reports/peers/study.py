@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from pimloom.arch.files import prepare_folder
 from pimloom.arch.llm import load_llm
@@ -55,7 +56,9 @@ def _page(found: Sequence[Found], workloads: Sequence[Workload]) -> Page:
         "Systems side by side",
         "A decode step of the same models, batches and contexts on every system that ships, each as its file has it.",
         [
-            Section("Who wins where", "winners", f"{WINNERS} {_open(won)}", [_winners(won), _cells(found)]),
+            Section(
+                "Who wins where", "winners", f"{WINNERS} {_open(won)}", [_winners(won), _energies(won), _cells(found)]
+            ),
             Section("Energy over throughput", "figures", FIGURES, figures),
             Section("Every step", "steps", STEPS, [_steps(found)]),
             Section("What does not run", "refused", REFUSED, [_refused(found)]),
@@ -74,6 +77,7 @@ FIGURES = (
     "Right and down is better, between systems with the same known cells: the number behind each name is how many of "
     "the twelve it knows. A line joins batches of one system, at the longest context."
 )
+ORDER = "≤ and ≥: a sum with an upper or a lower bound. Beside: the bounds leave the order open."
 SIZES = {"device": "a device", "tb_s": "a TB/s of memory"}
 STEPS = "All layers; a dash: no figure. Bound: the kind of work that takes longest by itself, at its full rate."
 REFUSED = "In the words of the command line."
@@ -93,12 +97,18 @@ def _winner(work: Workload, found: Sequence[Found]) -> dict[str, object] | None:
     least = ranking({one.system: one.cells for one in ran})
     most = {size: most_by_size(rates, size) for size in SIZES}
     sums = {name: f"{name} {sum_text(one.cells, _j(one))}" for name, one in by.items() if one.cells}
-    alike = [_ordered([(sums[name], bounds_of(by[name].cells or {})) for name in names]) for names in least.alike]
+    alike = [
+        (
+            len(known_cells(by[names[0]].cells or {})),
+            _ordered([(sums[name], bounds_of(by[name].cells or {})) for name in names]),
+        )
+        for names in least.alike
+    ]
     return {
         "workload": str(work), "fastest": ran[0].system, "step_ms": ran[0].step_ms,
         "size": size_text(ran[0].devices or 1, ran[0].memory_gb_s or 0.0),
         "device": most["device"], "tb_s": most["tb_s"], "least": least.least,
-        "undecided": ", ".join(one.cell for one in least.undecided), "alike": "; ".join(alike) or None,
+        "undecided": ", ".join(one.cell for one in least.undecided), "alike": alike,
         "why": _why(ran),
     }  # fmt: skip
 
@@ -142,11 +152,21 @@ def _winners(won: Sequence[dict[str, object]]) -> TableData:
             Column("fastest", "shortest step"),
             Column("size", "its size"),
             Column("step_ms", "its step", "ms", format=",.3f"),
-            Column("alike", "energy of a token over the same cells, mJ"),
             Column("why", "why the shortest: share of the step that work alone takes"),
         ],
         won,
     )
+
+
+def _energies(won: Sequence[dict[str, Any]]) -> TableData:
+    """For each workload the systems with the same known cells, in the order of their energy."""
+    rows = [
+        {"workload": row["workload"], "known": f"{known} of {len(CELLS)}", "order": order}
+        for row in won
+        for known, order in row["alike"]
+    ]
+    columns = (Column("workload", "workload"), Column("known", "known cells"), Column("order", "energy of a token, mJ"))
+    return TableData("Energy of a token over the same cells", columns, rows, ORDER)
 
 
 def _open(won: Sequence[dict[str, object]]) -> str:
@@ -185,8 +205,10 @@ def _cards(won: Sequence[dict[str, object]]) -> list[Card]:
         for name in sorted(set(names), key=lambda name: (-names.count(name), name)):
             cards.append(Card(f"{name}: most tokens/s {said}", f"{names.count(name)} of {len(won)}", "", "workloads"))
     sized = [(str(row["fastest"]), str(row["size"])) for row in won]
-    for name, size in dict.fromkeys(sized):
-        cards.append(Card(f"{name}, of {size}, has the shortest step", f"{sized.count((name, size))} of {len(won)}"))
+    for one in sorted(set(sized), key=lambda one: (-sized.count(one), one)):
+        name, size = one
+        said = f"{sized.count(one)} of {len(won)}"
+        cards.append(Card(f"{name}, of {size}, has the shortest step", said, "", "workloads"))
     return cards
 
 
