@@ -117,7 +117,8 @@ def check_within_bounds(one: Drawn, folder: Path) -> str:
     for name in ("time_to_first_token_s", "time_per_output_token_s", "latency_s"):
         for figure in FIGURES if getattr(exact, name) is not None else ():
             true, mine = (getattr(getattr(found, name), figure) for found in (exact, read))
-            assert abs(mine - true) <= bounds[name] * true + 1e-12, (one, name, figure, mine / true - 1, read.pricing)
+            bound = bounds.get(f"{name}.{figure}", 0.0)
+            assert abs(mine - true) <= bound * true + 1e-12, (one, name, figure, mine / true - 1, read.pricing)
     for name in ("time_s", "energy_j"):
         if (true := getattr(exact, name)) is not None:
             mine = getattr(read, name)
@@ -151,7 +152,7 @@ def test_a_prompt_alone_is_no_share_of_several(tmp_path, monkeypatch):
     set_steps(monkeypatch, 0)
     read = pimloom.serve("cent", **given)
     assert not read.pricing.exact and read.time_to_first_token_s.mean == pytest.approx(
-        exact.time_to_first_token_s.mean, rel=read.pricing.bounds["time_to_first_token_s"]
+        exact.time_to_first_token_s.mean, rel=read.pricing.bounds["time_to_first_token_s.mean"]
     )
     assert read.pricing.error_bound < 0.05
 
@@ -195,7 +196,7 @@ def test_goodput_has_the_error_of_its_prices(monkeypatch):
         "gpu_a100", model="gpt2", layers=2, arrivals="poisson:1/s", requests=40, goodput=True, slo="ttft=3ms,tpot=1ms",
         rate="50:20000", lengths="64:16",
     )  # fmt: skip
-    assert not found.pricing.exact and found.pricing.sampled and {"energy_j", "latency_s"} < {*found.pricing.bounds}
+    assert not found.pricing.exact and found.pricing.sampled and {"energy_j", "latency_s.p90"} < {*found.pricing.bounds}
 
 
 def test_rows_of_a_static_batch_have_no_more_than_the_models_positions(tmp_path, monkeypatch):

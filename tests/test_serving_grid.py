@@ -224,3 +224,12 @@ def test_what_wraps_a_device_stays_around_that_whose_steps_are_read_between():
         assert kept.between() is kept.between() and kept.between().step(Batch.decode([5])).end_ps == time
         between: Any = Fuller(kept, 1.0).between()
         assert type(between) is Fuller and between._device is kept.between()
+
+
+def test_no_line_goes_through_one_request_alone():
+    """Of three requests none but one fits: a line would need two points."""
+    machine = Made(straight)
+    machine.exact_steps = 300  # with a point at three requests
+    read = Grid(Exact(machine), EVEN, 16384, shared=True)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="3 requests with contexts of 8192 tokens do not fit"):
+        read.decode(3, 8192)

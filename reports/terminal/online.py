@@ -1,5 +1,7 @@
 """Latencies, throughput and energy of requests that were served as they came."""
 
+from collections.abc import Iterator, Mapping
+
 from pimloom.arch.name_units import counted, some_layers
 from pimloom.arch.units import J_PER_MJ, S_PER_MS
 from pimloom.reports.compare.cells import cells_line
@@ -19,6 +21,7 @@ RESULTS = {
     "time_to_first_token_s": "TTFT", "time_per_output_token_s": "TPOT", "latency_s": "latency", "time_s": "time",
     "energy_j": "energy",
 }  # fmt: skip
+LONGEST = {".max": "longest"}
 
 RATES = (
     ("rate_per_s", "requests/s|r", ",.3f"), ("state", "backlog", ""), ("growth", "trend|r", "+.1%"),
@@ -177,14 +180,22 @@ def pricing_lines(found: Pricing) -> list[str]:
         return [f"{said}; their error is not known (--sample 0)"]
     energy = "" if found.energy_error is None else f", of their energy {found.energy_error:+.2%}"
     kinds = [f"{kind}: {kind_error_text(error)}" for kind, error in found.kinds.items()]
-    named = ", ".join(f"{RESULTS[name]} {bound:.2%}" for name, bound in found.bounds.items())
     beyond = f"errors of prices may exceed the {found.limit:.2%} of --price-error; take --exact, or a larger limit"
     return [
         f"{said}; error of their time {found.error:+.2%}{energy}, measured on {found.sampled:,} of them",
         f"prices of {'; '.join(kinds)}",
-        f"results are within these shares of those of --exact: {named}",
+        f"results are within these shares of those of --exact: {'; '.join(_bounds(found.bounds))}",
         *([] if found.holds else [beyond]),
     ]
+
+
+def _bounds(bounds: Mapping[str, float]) -> Iterator[str]:
+    """Bounds of each result, those of its figures behind one another."""
+    for name, title in RESULTS.items():
+        mine = {key.removeprefix(name): bound for key, bound in bounds.items() if key.split(".")[0] == name}
+        parts = [f"{LONGEST.get(key, key[1:])} {bound:.2%}".strip() for key, bound in mine.items()]
+        if parts:
+            yield f"{title} {', '.join(parts)}"
 
 
 def kind_error_text(error: KindError) -> str:

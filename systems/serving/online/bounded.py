@@ -1,7 +1,8 @@
 """Repeat a run until prices are exact or within their limit, and bound the remaining error of its results."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import isfinite, sqrt
+from statistics import median
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -18,7 +19,8 @@ SMALL = 0.005  # [design] smallest error that is tried: any error may move reque
 MARGIN = 2.0  # [design] factor on the changes in such runs
 SPREADS = ("time_to_first_token_s", "time_per_output_token_s", "latency_s")
 BOUNDED = (*SPREADS, "time_s", "energy_j")
-FIGURES = ("mean", "p50", "p90", "p99", "max")
+WAITING = ("time_to_first_token_s", "latency_s")
+DECIDING = {"mean": 1.0, "p50": 0.5, "p90": 0.1, "p99": 0.01, "max": 0.0}  # requests on the smaller side of each
 DIRECTIONS = (dict.fromkeys(KINDS, 1), dict.fromkeys(KINDS, -1), {DECODE: 1, VERIFY: 1, PROMPT: -1, MIXED: -1},
               {DECODE: -1, VERIFY: -1, PROMPT: 1, MIXED: 1})  # fmt: skip
 NOTHING = Pricing(True, 0, 0, 0.0, True, 0.0, 0.0, 0.0, {}, {})
@@ -65,7 +67,7 @@ def bounded(way: Rerun, progress: Progress) -> Online:
 
 def exact_result(way: Rerun, found: Online) -> Online:
     """The result with the pricing of a run that simulated each different iteration."""
-    bounds = {name: 0.0 for name in BOUNDED if getattr(found, name) is not None}
+    bounds = dict.fromkeys(figures_of(found), 0.0)
     return replace(found, pricing=replace(NOTHING, simulated=way.simulated(), limit=way.limit, bounds=bounds))
 
 
@@ -141,49 +143,54 @@ def _energy(phases: Sequence[tuple[str, PhaseErrors]], which: int) -> float:
 
 def _bounds(way: Rerun, found: Online, phases: Sequence[tuple[str, PhaseErrors]]) -> dict[str, float]:
     """Bounds of results, as shares: the largest changes in runs with all prices longer, all shorter, and decode and
-    prompts in opposite directions, by the bound of a single iteration; for TTFT and latency at least an iteration that
-    a request waits for where it came just after its start, of as many requests as decide a figure; for energy also its
-    own error."""
-    bounds = {name: 0.0 for name in BOUNDED if getattr(found, name) is not None}
+    prompts in opposite directions, by the bound of a single iteration; of a mean or percentile of requests at least the
+    middle one of the five; for TTFT and latency at least an iteration that a request waits for where it came just after
+    its start, over the root of the number of requests that decide a figure; for energy also its own error."""
+    mine = figures_of(found)
     singles = [0.0 if phase.simulated else max(phase.estimates()[0].single, SMALL) for _, phase in phases]
-    for signs in DIRECTIONS if any(singles) else ():
-        for (kind, phase), single in zip(phases, singles, strict=True):
-            phase.scale = max(1 + signs[kind] * single, LEAST)
-        for one in way.costs():
-            one.begin(whole=False, sampled=False)
-        other = way.run(_silent)
-        for name in bounds:
-            bounds[name] = max(bounds[name], *_apart(getattr(found, name), getattr(other, name)))
-    for _, phase in phases:
-        phase.scale = 1.0
+    bounds = _changes(way, mine, phases, singles) if any(singles) else dict.fromkeys(mine, 0.0)
     wait_s = max((_wait_s(phase) for (_, phase), single in zip(phases, singles, strict=True) if single), default=0.0)
-    for name in ("time_to_first_token_s", "latency_s"):
-        if name in bounds:
-            bounds[name] = max(bounds[name], *_waited(getattr(found, name), wait_s, len(found.by_request["arrival_s"])))
+    requests = len(found.by_request["arrival_s"])
+    for name in SPREADS:
+        row = {f"{name}.{figure}": share for figure, share in DECIDING.items() if f"{name}.{figure}" in bounds}
+        middle = median([bounds[one] for one in row] or [0.0])
+        for one, share in row.items():
+            waited = wait_s / sqrt(max(share * requests, 1.0)) / mine[one] if name in WAITING else 0.0
+            bounds[one] = max(bounds[one], middle, waited)
     if "energy_j" in bounds:
         bounds["energy_j"] += max(_energy(phases, 2), SMALL)
     return {name: MARGIN * bound for name, bound in bounds.items()}
 
 
+def _changes(
+    way: Rerun, mine: Mapping[str, float], phases: Sequence[tuple[str, PhaseErrors]], singles: Sequence[float]
+) -> dict[str, float]:
+    """The largest difference of each figure, as a share of the smaller value, in runs with other prices."""
+    changes = dict.fromkeys(mine, 0.0)
+    for signs in DIRECTIONS:
+        for (kind, phase), single in zip(phases, singles, strict=True):
+            phase.scale = max(1 + signs[kind] * single, LEAST)
+        for one in way.costs():
+            one.begin(whole=False, sampled=False)
+        other = figures_of(way.run(_silent))
+        for name, value in mine.items():
+            there = other.get(name, value)
+            changes[name] = max(changes[name], abs(value - there) / min(value, there))
+    for _, phase in phases:
+        phase.scale = 1.0
+    return changes
+
+
+def figures_of(found: Online) -> dict[str, float]:
+    """All figures that have bounds, `NAME.FIGURE` for those of requests, unless they are 0 or not known."""
+    known = {name: getattr(found, name) for name in BOUNDED}
+    flat = {name: value for name, value in known.items() if not isinstance(value, Spread)}
+    for name, value in known.items():
+        if isinstance(value, Spread):
+            flat |= {f"{name}.{figure}": getattr(value, figure) for figure in DECIDING}
+    return {name: value for name, value in flat.items() if isinstance(value, float) and isfinite(value) and value > 0}
+
+
 def _wait_s(phase: PhaseErrors) -> float:
     """A mean iteration of this kind [s], or the part of it by which all of them may move the clock."""
     return phase.time_ps / phase.seen * min(phase.estimates()[0].bound * phase.seen, 1.0) * S_PER_PS
-
-
-def _waited(of: Spread, wait_s: float, requests: int) -> list[float]:
-    """By which share figures may differ if each request may wait so long, whatever the others do: the mean over as many
-    as decide a figure, those on the smaller side of it."""
-    found = []
-    for figure, share in zip(FIGURES, (1.0, 0.5, 0.1, 0.01, 0.0), strict=True):
-        value = getattr(of, figure)
-        found.append(wait_s / sqrt(max(share * requests, 1.0)) / value if value > 0 else 0.0)
-    return found
-
-
-def _apart(one: Spread | float, other: Spread | float | None) -> list[float]:
-    """The difference of each pair of figures, as a share of the smaller one."""
-    if isinstance(one, Spread):
-        return [each for name in FIGURES for each in _apart(getattr(one, name), getattr(other, name, None))]
-    if not isinstance(other, float) or not isfinite(other) or min(one, other) <= 0:
-        return [0.0]
-    return [abs(one - other) / min(one, other)]

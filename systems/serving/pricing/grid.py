@@ -241,7 +241,7 @@ class Grid:
         while found is None and fits > 2:
             fits //= 2
             found = self._decode(fits, mean)
-        half = self._decode(fits // 2, mean) if fits < requests else None
+        half = self._decode(fits // 2, mean) if 1 < fits < requests else None
         if found is None or (fits < requests and half is None):
             raise UserError(f"{requests} requests with contexts of {mean} tokens do not fit")
         if half is not None:

@@ -25,8 +25,8 @@ from pimloom.systems.serving.pricing.sampling import (
 )
 
 OF_MANY = 8  # [design] random iterations for each one that is chosen and simulated
-MENDED = 8  # [design] 1 / 8 of `few` iterations: a kind with no more is simulated whole; corrections take twice that
-FITTED = 2  # [design] 1 / 2 of `few` iterations: samples that prices are fitted to
+MENDED = 8  # [design] 1 / 8 of `few` iterations: a kind with no more is simulated whole
+SAMPLES = 2  # [design] 1 / 2 of `few` iterations: most that are simulated to correct prices
 NEAR = 0.25  # [design] squared distance, in doublings, below which points count nearly alike
 Point = tuple[Sequence[Piece], Cost]  # an iteration that was simulated
 
@@ -206,9 +206,12 @@ class Interpolated:
         if len(phase.points) > 2:
             errors = errors_of(phase.near.left_out(), [true for _, true in phase.points], JOULES, phase.weights)
             phase.errors = errors
-            spent = sum(len(one.points) for one in self.phases.values()) + 2 * phase.size > 2 * self.few // MENDED
-            phase.settled = spent or max(one.bound for one in phase.estimates()) <= limit
+            phase.settled = self._spent(2 * phase.size) or max(one.bound for one in phase.estimates()) <= limit
         phase.size *= 2
+
+    def _spent(self, more: int) -> bool:
+        """Whether so many more iterations of a sample would be more than are simulated."""
+        return sum(len(one.points) for one in self.phases.values()) + more > self.few // SAMPLES
 
     def _refit(self, prices: Fitted, limit: float) -> None:
         """Fit prices to all that was simulated. The remaining error is that of each iteration of a sample, from a fit
@@ -218,8 +221,7 @@ class Interpolated:
             if phase.points and not phase.simulated:
                 left = prices.left_out([tuple(sorted(pieces)) for pieces, _ in phase.points])
                 phase.errors = errors_of(left, [true for _, true in phase.points], JOULES, phase.weights)
-                spent = sum(len(one.points) for one in self.phases.values()) + phase.size > self.few // FITTED
-                phase.settled = spent or max(one.bound for one in phase.estimates()) <= limit
+                phase.settled = self._spent(phase.size) or max(one.bound for one in phase.estimates()) <= limit
 
 
 class Residuals:

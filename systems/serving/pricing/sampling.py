@@ -34,9 +34,9 @@ class KindError(msgspec.Struct, frozen=True):
 class Pricing(msgspec.Struct, frozen=True):
     """How the iterations of a run were priced. exact: every different iteration was simulated; simulated: how many
     were, sampled ones included; sampled: how many measure errors; limit: `--price-error`; holds: the error bounds of
-    all kinds are within it. error, energy_error: of the time and the energy of all iterations; bounds: by name of a
-    result, by which share its figures (mean, percentiles, largest) may differ from those of an exact run; error_bound:
-    the largest of `bounds`; kinds: errors by kind of phase. Errors are shares; None if nothing was sampled."""
+    all kinds are within it. error, energy_error: of the time and the energy of all iterations; bounds: by which share
+    results may differ from those of an exact run, by name (`time_s`, `latency_s.p50`); error_bound: the largest of
+    them; kinds: errors by kind of phase. Errors are shares; None if nothing was sampled."""
 
     exact: bool
     simulated: int
