@@ -22,7 +22,7 @@ REFUSED = re.compile("not read|does not read it|has no stacks|no such key|has no
 AGREE = re.compile(  # a part is one of numbers that fit each other: what does not is refused
     r"banks x rows|a burst carries|lanes x element_bits|has one command bus|expected at least tRAS|expected a power of"
     r"|expected true or false|expected more than|takes elements of|needs? stacks|multipliers beside|whole beats"
-    r"|memory spaces|set memory=ideal|where (structure|quirks) is"
+    r"|memory spaces|set memory=ideal|where (structure|quirks) is|row buffers that are not dual"
     r"|expected 0 with row_buffers none|expected (1|ws) without PIM|expected one of|expected a mapping|expected text"
     r"|a row at a time|cannot run|no unit has it|units? of"
 )
