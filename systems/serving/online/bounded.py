@@ -17,6 +17,7 @@ ROUNDS = 4  # [design] runs; after each one, prices beyond the limit are correct
 LEAST = 0.05  # [design] smallest factor on times, however large the error
 SMALL = 0.005  # [design] smallest error that is tried: any error may move requests to another iteration
 MARGIN = 2.0  # [design] factor on the changes in such runs
+FEW, TAIL = 0.1, 2.0  # [design] share of requests below which few iterations decide a figure, and factor on its bound
 SPREADS = ("time_to_first_token_s", "time_per_output_token_s", "latency_s")
 BOUNDED = (*SPREADS, "time_s", "energy_j")
 WAITING = ("time_to_first_token_s", "latency_s")
@@ -143,9 +144,10 @@ def _energy(phases: Sequence[tuple[str, PhaseErrors]], which: int) -> float:
 
 def _bounds(way: Rerun, found: Online, phases: Sequence[tuple[str, PhaseErrors]]) -> dict[str, float]:
     """Bounds of results, as shares: the largest changes in runs with all prices longer, all shorter, and decode and
-    prompts in opposite directions, by the bound of a single iteration; of a mean or percentile of requests at least the
-    middle one of the five; for TTFT and latency at least an iteration that a request waits for where it came just after
-    its start, over the root of the number of requests that decide a figure; for energy also its own error."""
+    prompts in opposite directions, by the bound of a single iteration. A mean or percentile of requests has at least
+    the middle one of the five, p99 and the maximum twice that. TTFT and latency have at least an iteration that a
+    request waits for where it came just after its start, over the root of the number of requests that decide a figure.
+    Energy has its own error, too."""
     mine = figures_of(found)
     singles = [0.0 if phase.simulated else max(phase.estimates()[0].single, SMALL) for _, phase in phases]
     bounds = _changes(way, mine, phases, singles) if any(singles) else dict.fromkeys(mine, 0.0)
@@ -156,9 +158,9 @@ def _bounds(way: Rerun, found: Online, phases: Sequence[tuple[str, PhaseErrors]]
         middle = median([bounds[one] for one in row] or [0.0])
         for one, share in row.items():
             waited = wait_s / sqrt(max(share * requests, 1.0)) / mine[one] if name in WAITING else 0.0
-            bounds[one] = max(bounds[one], middle, waited)
+            bounds[one] = max(bounds[one], middle * (TAIL if share < FEW else 1.0), waited)
     if "energy_j" in bounds:
-        bounds["energy_j"] += max(_energy(phases, 2), SMALL)
+        bounds["energy_j"] += max(_energy(phases, 1), SMALL)
     return {name: MARGIN * bound for name, bound in bounds.items()}
 
 
