@@ -1,9 +1,9 @@
 """`docs/validation.md`: what each model was checked against, blind or fitted, in how many cases, with what worst error.
 
 `python -m tests.validation` writes the page. Cases are counted in the tables and the reference data that the tests
-walk; a bound is the constant that a test asserts. Checks of studies are recorded in `tests/recorded_checks.csv`:
-`python -m tests.validation FOLDER` records them anew from FOLDER/STUDY/results.json, as `pimloom report STUDY --out
-FOLDER/STUDY` writes them. A test runs the studies and compares. Nothing is typed twice: a row names what holds it.
+read; a bound is the constant that a test asserts. Checks of studies are recorded in `tests/recorded_checks.csv`:
+`python -m tests.validation FOLDER` records them again from FOLDER/STUDY/results.json, which `pimloom report STUDY --out
+FOLDER/STUDY` writes. A test runs the studies and compares. Each row names its test or command.
 """
 
 import csv
@@ -31,8 +31,13 @@ EQUAL = "none: equal"
 
 RECORDED = Path(__file__).parent / "recorded_checks.csv"
 NOT_JUDGED = "report only"
-RELEASED = ("the released simulator", "runs of the simulator", "the simulator", "shipped results")  # fidelity of ours
-STUDIES: Mapping[str, tuple[str, Callable[[Mapping[str, object]], str]]] = {  # its name here; what a check is against
+RELEASED = (
+    "the released simulator",
+    "runs of the simulator",
+    "the simulator",
+    "shipped results",
+)  # with --fidelity released
+STUDIES: Mapping[str, tuple[str, Callable[[Mapping[str, object]], str]]] = {  # name on the page; reference of a check
     "pim-gpt": ("PIM-GPT", pimloom.reports.pim_gpt.study.against),
     "neupims": ("NeuPIMs", pimloom.reports.neupims.study.against),
     "attacc": ("AttAcc", pimloom.reports.attacc.study.against),
@@ -43,7 +48,7 @@ STUDIES: Mapping[str, tuple[str, Callable[[Mapping[str, object]], str]]] = {  # 
 
 
 class Recorded(NamedTuple):
-    """A check of a study. against: what it compares with; deviation: of our value [%], empty if it is no number."""
+    """A check of a study. against: what it compares with; deviation: of our value [%], empty if not numeric."""
 
     study: str
     check: str
@@ -54,8 +59,8 @@ class Recorded(NamedTuple):
 
 
 class Check(NamedTuple):
-    """model; against: what it was checked with; basis: as a check of a study is called; cases: how many; worst: the
-    largest error, measured or as the test bounds it; test: the file, or the command whose checks are recorded."""
+    """A row of the page. against: what the model was checked against; basis: one of BASES; cases: their number, or
+    `random`; worst: the largest error, measured or allowed by the test; test: the test file, or the study's command."""
 
     model: str
     against: str
@@ -74,7 +79,7 @@ def _folders(*places: str) -> str:
 
 
 def recorded_of(study: str, folder: Path) -> list[Recorded]:
-    """The checks in the `results.json` of a study, in their order, deviations to a hundredth of a percent."""
+    """The checks in the `results.json` of a study, in their order, with deviations rounded to 0.01 %."""
     checks = json.loads((folder / "results.json").read_text(encoding="utf-8"))["checks"]
     return [
         Recorded(
@@ -86,7 +91,7 @@ def recorded_of(study: str, folder: Path) -> list[Recorded]:
 
 
 def record(folder: Path) -> None:
-    """Record the checks of those studies whose results are in the folder; others keep theirs."""
+    """Record the checks of the studies whose results are in the folder. Records of other studies do not change."""
     there = [study for study in STUDIES if (folder / study / "results.json").exists()]
     found = {study: recorded_of(study, folder / study) for study in there}
     kept = {study: [row for row in recorded() if row.study == study] for study in STUDIES}
@@ -104,7 +109,7 @@ def recorded() -> list[Recorded]:
 
 
 def _study(study: str) -> list[Check]:
-    """A row for each basis of checks and each thing that they compare with."""
+    """The rows of a study: one for each basis and reference of its checks."""
     groups = dict[tuple[str, str], list[Recorded]]()
     for row in recorded():
         if row.study == study:
@@ -120,7 +125,7 @@ def _study(study: str) -> list[Check]:
 
 
 def _worst(rows: Sequence[Recorded]) -> str:
-    """The largest deviation and its check, of judged ones and of others; how many judged ones are within tolerance."""
+    """The largest deviation with its check, of judged and of other checks; how many judged ones pass."""
     judged = [row for row in rows if row.verdict != NOT_JUDGED]
     parts = list[str]()
     if judged:
@@ -135,7 +140,7 @@ def _worst(rows: Sequence[Recorded]) -> str:
 def _largest(rows: Sequence[Recorded]) -> str:
     numbers = [row for row in rows if row.deviation]
     if not numbers:
-        return "no number"
+        return "not numeric"
     row = max(numbers, key=lambda row: abs(float(row.deviation)))
     off = float(row.deviation)
     return f"{off:+.1f} % ({row.check.replace('|', '/')})" if f"{off:.1f}".strip("-") != "0.0" else "below 0.05 %"
@@ -148,9 +153,9 @@ def _neupims_runs() -> str:
 
 def _pim_gpt() -> list[Check]:
     return [
-        Check("PIM-GPT", "naive oracle: a machine that ticks every clock", "predicted", "drawn", EQUAL,
+        Check("PIM-GPT", "naive oracle: a machine that ticks every clock", "predicted", "random", EQUAL,
               "tests/test_machine.py"),
-        Check("PIM-GPT", "float32 arithmetic: a decoder block in BF16", "predicted", "drawn", "BF16's rounding",
+        Check("PIM-GPT", "float32 arithmetic: a decoder block in BF16", "predicted", "random", "BF16's rounding",
               "tests/test_functional.py"),
         *_study("pim-gpt"),
     ]  # fmt: skip
@@ -163,7 +168,7 @@ def _neupims() -> list[Check]:
               "tests/test_neupims_released.py"),
         Check("NeuPIMs, channel", "authors' simulator, clock for clock", "predicted", str(channel), EQUAL,
               "tests/test_neupims_golden.py"),
-        Check("NeuPIMs, `physical`", "naive oracle of its rules", "predicted", "drawn", EQUAL,
+        Check("NeuPIMs, `physical`", "naive oracle of its rules", "predicted", "random", EQUAL,
               "tests/test_neupims_random.py"),
         *_study("neupims"),
     ]  # fmt: skip
@@ -187,7 +192,7 @@ def _cent() -> list[Check]:
 
 def _duplex() -> list[Check]:
     return [
-        Check("Duplex, steps with an ideal memory", "plain arithmetic", "predicted", "drawn", EQUAL,
+        Check("Duplex, steps with an ideal memory", "plain arithmetic", "predicted", "random", EQUAL,
               "tests/test_duplex_decode.py"),
         *_study("duplex"),
     ]  # fmt: skip
@@ -196,9 +201,9 @@ def _duplex() -> list[Check]:
 def _fabrics() -> list[Check]:
     return [
         Check("Waste, placement and faults of fabrics", "naive oracle: exhaustive search of small fabrics", "predicted",
-              "drawn", EQUAL, "tests/test_fabric_optimum.py"),
+              "random", EQUAL, "tests/test_fabric_optimum.py"),
         *_study("infinitehbd"),
-        Check("OCS transceiver", "naive oracle that ticks every clock, and RTL", "predicted", "drawn", EQUAL,
+        Check("OCS transceiver", "naive oracle that ticks every clock, and RTL", "predicted", "random", EQUAL,
               "tests/test_ocs.py"),
     ]  # fmt: skip
 
@@ -211,7 +216,7 @@ def _memory() -> list[Check]:
               "tests/test_memory_reference.py"),
         Check("Ramulator's controllers", "Ramulator 2.1, command for command", "predicted",
               _folders("ramulator2"), EQUAL, "tests/test_memory_reference.py"),
-        Check("Our own controller", "naive oracle that ticks every clock", "predicted", "drawn", EQUAL,
+        Check("Our own controller", "naive oracle that ticks every clock", "predicted", "random", EQUAL,
               "tests/test_controller_oracle.py"),
     ]  # fmt: skip
 
@@ -229,7 +234,7 @@ def _serving() -> list[Check]:
                   EQUAL, "tests/test_serving_reference.py")
             for name, place in programs.items()
         ),
-        Check("Serving: all schedulers", "naive oracle of their English rules", "predicted", "drawn", EQUAL,
+        Check("Serving: all schedulers", "naive oracle of their English rules", "predicted", "random", EQUAL,
               "tests/test_schedulers.py"),
         Check("GPU roofline under vLLM", "measured hardware (RTX 4090)", "predicted", str(of_ours),
               f"times at most {100 * gap:g} % too short", "tests/test_serving_real.py"),
@@ -238,35 +243,35 @@ def _serving() -> list[Check]:
 
 def _others() -> list[Check]:
     return [
-        Check("Training: step, memory, search", "formulas by hand and brute force", "predicted", "drawn", EQUAL,
+        Check("Training: step, memory, search", "formulas by hand and brute force", "predicted", "random", EQUAL,
               "tests/test_training.py"),
         Check("Training: MFU of Llama 3.1 405B", "the formulas of its specification, in other code", "predicted",
               str(len(test_mfu.TABLE)), _within(0.01), "tests/test_mfu.py"),
-        Check("RTL", "the model: co-simulation of every block", "predicted", "drawn", EQUAL,
+        Check("RTL", "the model: co-simulation of every block", "predicted", "random", EQUAL,
               "tests/test_rtl_verify.py"),
         Check("RTL", "formal proofs of its properties", "predicted", "all properties", EQUAL,
               "tests/test_rtl_proofs.py"),
-        Check("Composed systems", "units by themselves, timelines by hand", "predicted", "drawn", EQUAL,
+        Check("Composed systems", "units by themselves, timelines by hand", "predicted", "random", EQUAL,
               "tests/test_composed_timeline.py"),
     ]  # fmt: skip
 
 
 NEVER: Mapping[str, str] = {
     "PIM-GPT": "measured hardware; a simulator of its authors (none is published). T4 and Xeon are rooflines with an "
-    "assumed cost of a kernel, not the measured baselines",
-    "NeuPIMs": "`physical`: no program or machine behaves like it, because it corrects known errors of the released "
-    "simulator; its energy and area",
+    "assumed cost per kernel, not the measured baselines",
+    "NeuPIMs": "`physical` as a whole: it corrects known errors of the released simulator, so no program or machine "
+    "behaves like it; its energy and area",
     "AttAcc": "`physical`; measured hardware; the paper's own mix of requests",
     "CENT": "`physical`; measured hardware; batches of different lengths; static power of its host",
-    "Duplex": "prompts of the paper's grid; contention of both processors; requests that arrive over time, except "
-    "their order",
-    "InfiniteHBD": "the text of the paper, which was not available; its simulator; costs from independent prices",
-    "AiM": "refresh, which its simulator does not do; the device itself; energy",
+    "Duplex": "prompts of the paper's grid; contention between both processors; times of requests that arrive over "
+    "time (only the order of the systems is checked)",
+    "InfiniteHBD": "the text of the paper, which was not available; its simulator; cost with independent prices",
+    "AiM": "refresh, which its simulator does not model; the device itself; energy",
     "Controllers": "measured hardware; energy, except that of DRAMsim3",
     "Serving": "interpolated prices on measured hardware; energy of a served trace",
     "GPU roofline": "single kernels on A100 and H100; energy, which is power x time",
     "Training": "a measured run",
-    "RTL": "silicon; a 28 nm library (ours is not)",
+    "RTL": "silicon; a 28 nm library (the library used has another node)",
     "OCS": "a real transceiver",
     "Composed systems": "a whole system against another program or a machine; their energies",
 }
@@ -301,16 +306,23 @@ def page() -> str:
     lines = [
         "# Validation",
         "",
-        "What each model was checked against, and what it was never checked against. Kind: "
-        + "; ".join(f"*{basis}*, {meaning}" for basis, meaning in BASES.items())
-        + ". Only predicted checks are blind; the others can hardly fail. *Cases*: how many; *drawn*: random cases. "
-        "*Worst error*: how far ours lies outside the reference value or range, with its case; or the largest error "
-        "that the test allows. "
-        "Studies are recorded as `pimloom report` finds them, misses included; *not judged*: shown beside a value of "
-        "something else. `python -m tests.validation` writes this page, and tests compare both.",
+        "Each section has a table of the checks of its models, and a list of what they were never checked against.",
+        "",
+        "| column | meaning |",
+        "|---|---|",
+        "| kind | "
+        + "; ".join(f"*{basis}*: {meaning}" for basis, meaning in BASES.items())
+        + ". Only predicted checks are blind; the others can hardly fail |",
+        "| cases | the number of cases; *random*: the test draws them |",
+        "| worst error | how far our value lies outside the reference value or range, with its case; or the largest "
+        "error that the test allows. *not judged*: the reference is a value of something else |",
+        "| test or command | the test that asserts the error, or the study that measures it, misses included |",
+        "",
+        "`python -m tests.validation` writes this page. Checks of studies are stored in `tests/recorded_checks.csv`; a "
+        "test compares them with the results of `pimloom report`.",
     ]
     for name, rows in SECTIONS.items():
-        lines += ["", f"## {name}", "", "| model | checked against | kind | cases | worst error | held by |"]
+        lines += ["", f"## {name}", "", "| model | checked against | kind | cases | worst error | test or command |"]
         lines += ["|---|---|---|---|---|---|"]
         lines += [f"| {' | '.join(row[:5])} | `{row.test}` |" for row in rows()]
         lines += ["", "Never checked:", ""]
