@@ -16,6 +16,7 @@ from tests.memory_run import run
 from tests.slow import slow
 
 ALLOWED = {"ddr5_4800": 4}  # postponed REFab: JESD79-5; eight in the other standards
+IN_PIECES = ("hbm3_attacc_", "hbm3_duplex_")  # names of parts
 POLICIES = ("all_bank", "staggered", "per_bank")
 
 
@@ -50,9 +51,11 @@ def test_what_falls_due_issues(part: str, policy: str) -> None:
 @pytest.mark.parametrize("part", [name for name in list_names("parts") if name != "ocstrx"])
 def test_what_falls_due_issues_under_every_pattern(part: str, policy: str, pattern: str) -> None:
     has = load_part(part).value.timing
+    if part.startswith(IN_PIECES) and pattern in ("row-conflict", "mixed", "hazard"):
+        pytest.skip("patterns that choose a rank need its address bits side by side")
     if "tREFIpb" in has or policy != "per_bank":
         for page in ("open", "closed", "adaptive"):
-            check(part, policy, pattern, 20_000, {"controller.page": page})
+            check(part, policy, pattern, 200_000 if pattern == "hazard" else 20_000, {"controller.page": page})
 
 
 def starved(postponed: int = 8) -> Any:
