@@ -6,7 +6,7 @@ class UserError(Exception):
 
 
 def of_option(option: str, value: object, why: str) -> UserError:
-    """The error of an option, by its name in Python; None: whatever its value is.
+    """The error of an option. option: its name in Python; value: as given, None to leave it out; why: the reason.
 
     >>> str(of_option("block_size", 0, "expected at least 1"))
     '--block-size 0: expected at least 1'

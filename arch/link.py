@@ -35,7 +35,7 @@ LINKED = {
 
 
 class Domains(NamedTuple):
-    """Domains that devices stand in: their number, and the devices of the largest one."""
+    """The domains of a number of devices: how many, and the number of devices in the largest one."""
 
     domains: int
     inside: int

@@ -152,7 +152,7 @@ def _parsed(sheet: Sheet) -> Document:
 
 
 def _complete(document: Document, type_: type) -> None:
-    """Write out keys that the file may leave out of its sections, so that they can be overridden."""
+    """Add optional keys of sections that the file leaves out, so that they can be overridden."""
     fields = msgspec.structs.fields(type_) if issubclass(type_, msgspec.Struct) else ()
     for field in fields if isinstance(document.tree, dict) else ():
         if isinstance(field.default, msgspec.Struct):
@@ -162,7 +162,7 @@ def _complete(document: Document, type_: type) -> None:
 
 
 def _defaults(type_: type) -> dict[str, Any]:
-    """Keys of a section that have a plain default."""
+    """The keys of a section whose default is a number or a text, with these defaults."""
     fields = msgspec.structs.fields(type_) if issubclass(type_, msgspec.Struct) else ()
     return {f.encode_name: f.default for f in fields if isinstance(f.default, int | float | str)}
 

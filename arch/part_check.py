@@ -45,7 +45,7 @@ def check_part(part: Part, where: str) -> None:
             f"{where}: at $.timing.nBL: a burst carries {burst_bits:g} bits, a column access {org.access_bits}"
         )
     if org.access_bits * org.pseudo_channels % org.dq_bits:
-        said = f"a column access of {org.access_bits} bits is no whole beats on {org.dq_bits} data pins"
+        said = f"a column access of {org.access_bits} bits is not a whole number of beats on {org.dq_bits} data pins"
         raise UserError(f"{where}: at $.organization.dq_bits: {said}; expected a divisor")
     if zero := [name for name in NEVER_ZERO if name in part.timing and not part.cycles(name)]:
         raise UserError(f"{where}: at $.timing.{zero[0]}: expected more than 0")

@@ -43,7 +43,7 @@ FIXED: Mapping[str, Mapping[str, str]] = {  # kind: place, or what places start 
     "duplex": {
         "device.part.io_pj_per_bit": "the energy of a column includes the wires of its stacks; leave it out",
         **{f"device.part.{key}": NO_CURRENTS for key in CURRENTS},
-        "device.logic_die_mm2": "only pimloom report duplex has a share of it; leave it out",
+        "device.logic_die_mm2": "only pimloom report duplex uses it; leave it out",
         "device.links.node.topology": RINGS,
         "device.links.network.topology": RINGS,
     },
@@ -78,16 +78,16 @@ REFRESHED = ("timing.tRFC", "timing.tREFI")
 BY_BANK = ("timing.tRFCpb", "timing.tREFIpb", "timing.tRREFD", "timing.tPBR2ACT", "timing.tPBR2PBR", "current.IDD5PB")
 ASLEEP = ("timing.tCKESR", "timing.tXS", "current.IDD6")
 ROWS = frozenset({Role.ACTIVATE, Role.MULTIPLY, Role.PRECHARGE})
-OF_DOTS = {"nGEMV", "nTREE"}  # of units beside banks of an NPU: no rule, but the time of a dot product
+OF_DOTS = {"nGEMV", "nTREE"}  # not rules, but times of dot products in the units beside the banks
 OF_AIM = ROWS | {Role.LOAD, Role.RESULTS, Role.SCATTER, Role.WRITE}  # PIM-GPT and units at banks: K and V are written
 OF_DUPLEX = ROWS | {Role.READ}
 OF_ATTACC = {"bank": "AB", "bg": "SB", "buffer": "PB"}  # a placement of units, and how its commands of rows end
 
 
 class Unread(NamedTuple):
-    """A key that is not read, by its dotted place, and why. A place that ends with a dot covers all keys below it.
+    """A key that is not read: its dotted place, and why. A place that ends with a dot stands for all keys below it.
 
-    because: the key that has it so. If that is not set by an override, a file that has the unread key is refused, too.
+    because: the key that causes it. Unless an override sets that key, a file with the unread key is refused, too.
     """
 
     place: str
@@ -110,7 +110,7 @@ def check_read(kind: str, overrides: Iterable[str], command: str | None = None) 
 
 
 def check_used(system: "System", overrides: Iterable[str]) -> None:
-    """Raise UserError for an override, or a key of its file, that this system does not read because of others."""
+    """Raise UserError for an override, or a key of the system's file, that has no effect because of other keys."""
     if system.kind not in BY_KIND:
         return
     rules = [*BY_KIND[system.kind](system), *_draws(system)]
@@ -198,13 +198,13 @@ def _npu_pim(system: "System") -> Iterator[Unread]:
         places = ("controller.pim_queue_entries", "controller.pim_floor_ck", "dram.pim_precharge", "dram.pim_unit.")
         yield from (Unread(place, why, buffers) for place in (*places, "packing.constants", "energy.comp_reads"))
     else:
-        why = "not read: PIM does the products of a matrix and a vector; leave it out"
+        why = "not read: PIM multiplies matrices by vectors; leave it out"
         yield Unread("npu.gemv_load_cyc", why)
         sent = frozenset(command.name for command in join_tables(part.standard, part.pim).commands)
         for name in _unbound(part.standard, part.pim, frozenset(part.timing), sent) - OF_DOTS:
             yield Unread(f"dram.timing.{name}", f"not read with dram.row_buffers={spec.dram.row_buffers}; leave it out")
     if spec.dram.row_buffers == "blocked":
-        why = "not read with dram.row_buffers=blocked, where PIM never gives way; set dual, or leave it out"
+        why = "not read with dram.row_buffers=blocked, where PIM never yields; set dual, or leave it out"
         yield Unread("controller.pim_floor_ck", why, buffers)
     if spec.energy is None:
         yield from _energies("dram.", "the system has no key energy, and so no energy")

@@ -313,7 +313,7 @@ def test_stages_of_a_pool_work_on_one_batch_each_and_a_trip_is_a_token():
 BAD = {
     "--pp 2": "--pp 2: vllm-v1 has one stage here; in pools take distserve",
     "--pp 2 --scheduler splitwise": "--pp 2: splitwise has one stage here; in pools take distserve",
-    "--pp 49 --scheduler distserve": "--pp 49: expected at most 12, the layers",
+    "--pp 49 --scheduler distserve": "--pp 49: expected at most 12, the number of layers",
     "--replicas 2 --scheduler distserve": "pools go with --scheduler vllm-v1 or distserve or splitwise, without --repl",
 }
 BAD_POOLS = {

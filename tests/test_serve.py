@@ -262,7 +262,7 @@ BAD = {
     "--arrivals burst --requests 3 --router random": "--router random: expected one of round-robin, least-waiting",
     "--arrivals burst --requests 3 --blocks 100000000": "--blocks 100000000: ",
     "--arrivals burst --requests 0": "--requests 0: expected 1 to 1,000,000",
-    "--arrivals burst --requests 3 --prefix-cache": "--prefix-cache: sharegpt does not say what prompts share",
+    "--arrivals burst --requests 3 --prefix-cache": "--prefix-cache: sharegpt has no data on shared prefixes",
 }
 
 

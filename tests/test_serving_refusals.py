@@ -62,7 +62,7 @@ BAD = {
     "o more than 2,048 tokens; leave it out",
     f"serve gpu_a100 {GPT2} --arrivals burst --requests 9 --long-prompt 64 --batch-tokens 64": "--long-prompt 64: an",
     f"serve gpu_a100 {GPT2} --arrivals burst --requests 9 --speculate medusa,top1=0.5,nodes=11": "nodes: expected at "
-    "most 10, as 1 head of 10 guesses make no more",
+    "most 10, all nodes of 1 head with 10 guesses each",
     f"serve gpu_a100 {GPT2} --arrivals burst --requests 9 --speculate draft=gpt2,gamma=2,alpha=1,streams=3": "streams: "
     "expected at most the 2 drafts, got 3",
     f"serve gpu_a100 {GPT2} --arrivals burst --requests 9 --speculate draft=gpt2,alpha=0,spread=0.1": "spread: about "

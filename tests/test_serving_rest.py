@@ -101,7 +101,7 @@ def test_a_machine_that_drafts_has_its_price_and_counts():
     unknown = pimloom.serve("gpu_a100", **of | {"speculate": f"{CHAIN}t4"})
     assert (unknown.rest_w, unknown.rest_j) == (None, None) and "at rest" not in unknown.energy_by_cause_j
     assert sum(unknown.energy_by_cause_j.values()) == pytest.approx(unknown.energy_j, rel=1e-9)
-    with pytest.raises(pimloom.UserError, match="a machine of its own drafts for one stage"):
+    with pytest.raises(pimloom.UserError, match="a separate system drafts for one stage only"):
         pimloom.serve("gpu_a100", **of, scheduler="sarathi", pp=2)
 
 

@@ -326,9 +326,9 @@ def test_a_key_that_nothing_reads_is_found(tmp_path: Path, monkeypatch: pytest.M
     ("run duplex --set device.part.timing.tWR=9nCK", "binds no command"),
     ("run cent --set aim.registers=9", "pimloom aim"),
     ("run cent --set aim.dram.timing.tRCDMACsb=9nCK", "no MAC of one bank"),
-    ("run npu_pim --set controller.pim_floor_ck=9", "PIM never gives way"),
+    ("run npu_pim --set controller.pim_floor_ck=9", "PIM never yields"),
     ("run npu_pim --set dram.timing.nENDPRE=9nCK", "dram.row_buffers=blocked"),
-    ("run neupims --set npu.gemv_load_cyc=9", "PIM does the products"),
+    ("run neupims --set npu.gemv_load_cyc=9", "PIM multiplies matrices by vectors"),
     ("run gpu_a100 --set routing.seed=3", "the exact mean"),
     ("run duplex --set device.part.timing.tRFCpb=9nCK", "binds no command"),
 ])  # fmt: skip
@@ -347,7 +347,7 @@ def test_keys_that_change_nothing_are_refused_by_the_command(arguments: str, sai
     ("npu_only", "controller", "pim_floor_ck: 0", "there is no PIM"),
     ("npu_only", "energy", "comp_reads: 4", "there is no PIM"),
     ("npu_only", "packing", "constants: published", "there is no PIM"),
-    ("npu_pim", "controller", "pim_floor_ck: 10", "where PIM never gives way"),
+    ("npu_pim", "controller", "pim_floor_ck: 10", "where PIM never yields"),
     ("attacc_gpu", "stacks", "placement: bank", "my has no stacks"),
     ("attacc_host", "stacks", "power_limited: true", "my has no stacks"),
     ("attacc_gpu", "dram", "part: hbm3_attacc_5200", "my has no stacks"),
@@ -398,7 +398,7 @@ def test_one_module_has_no_budget_of_light_and_no_ring(setting: str) -> None:
 
 def test_a_column_access_is_whole_beats() -> None:
     """A burst of a pin more is within the rounding of pin rates."""
-    with pytest.raises(UserError, match=r"dq_bits: a column access of 512 bits is no whole beats on 129 data pins"):
+    with pytest.raises(UserError, match="512 bits is not a whole number of beats on 129 data pins"):
         load_system("npu_only", {"dram.organization.dq_bits": "129"})
 
 

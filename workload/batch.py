@@ -74,7 +74,7 @@ class Batch:
         return Batch(self.requests + other.requests)
 
     def of(self, *phases: Phase) -> "Batch":
-        """The batch of those requests that are in one of these phases."""
+        """The batch of the requests in these phases."""
         return Batch(tuple(at for at in self.requests if at.phase in phases))
 
     @property

@@ -66,7 +66,7 @@ SystemSettings = Annotated[
 ]
 Prices = Annotated[
     str | None,
-    typer.Option(metavar="USD[:USD...]", help="Price of a device [$/h], of all systems, or of each in their order."),
+    typer.Option(metavar="USD[:USD...]", help="Price of a device [$/h]: one for all systems, or each in their order."),
 ]
 Timeline = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Write a Perfetto timeline of a window of the run.")

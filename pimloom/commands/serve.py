@@ -100,7 +100,7 @@ Router = Annotated[str, typer.Option(metavar="NAME", help="round-robin or least-
 LinkOption = Annotated[
     str | None,
     typer.Option(
-        metavar="SPEED", help="Between pools: nvlink3, 400Gb/s, or with latency and energy 400Gb/s,600ns,5pJ/bit."
+        metavar="SPEED", help="Link between pools: nvlink3, 400Gb/s, or with latency and energy 400Gb/s,600ns,5pJ/bit."
     ),
 ]
 Tp = Annotated[int, typer.Option(metavar="N", parser=count, help="Devices that share each layer.")]
@@ -174,7 +174,7 @@ Html = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Write a page of it all, index.html, and results.json into a folder.")
 ]
 ExactOption = Annotated[
-    bool, typer.Option("--exact", help="Simulate every different iteration; else prices of most are interpolated.")
+    bool, typer.Option("--exact", help="Simulate every different iteration; else most prices are interpolated.")
 ]
 SampleSize = Annotated[
     int,

@@ -143,7 +143,7 @@ def _page(runs: Sequence[Run], checks: Rows, over_batch: Sequence[tuple[int, flo
 
 
 def against(check: Mapping[str, object]) -> str:
-    """What a check compares with: the paper, the authors' source, or runs of their simulator."""
+    """The reference of a check: the paper, the authors' source, or runs of their simulator."""
     if str(check["check"]).startswith(further.GAIN):
         return "the paper, by a third party's notes"
     return "the source" if check["tag"] == "secondary" else "runs of the simulator"

@@ -155,7 +155,7 @@ def _values(found: CentOutcome) -> dict[str, float]:
 
 
 def against(check: Mapping[str, object]) -> str:
-    """What a check compares with: results that the authors ship, or their simulator."""
+    """The reference of a check: results that the authors ship, or their simulator."""
     return "shipped results" if check["tag"] == "secondary" else "the simulator"
 
 

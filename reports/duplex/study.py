@@ -180,7 +180,7 @@ def _page(
 
 
 def against(check: Mapping[str, object]) -> str:
-    """What a check compares with: the paper, the authors' code, or their later simulator and arithmetic."""
+    """The reference of a check: the paper, the authors' code, or their later simulator and arithmetic."""
     kinds = {"paper": "the paper", "secondary": "the authors' code"}
     return kinds.get(str(check["tag"]), "the authors' simulator, and arithmetic")
 

@@ -77,7 +77,7 @@ FIGURES = (
     "Right and down is better, between systems with the same known cells: the number behind each name is how many of "
     "the twelve it knows. A line joins batches of one system, at the longest context."
 )
-ORDER = "≤ and ≥: a sum with an upper or a lower bound. Beside: the bounds leave the order open."
+ORDER = "≤ and ≥: upper and lower bounds of a sum. Systems side by side: the bounds leave their order open."
 SIZES = {"device": "a device", "tb_s": "a TB/s of memory"}
 STEPS = "All layers; a dash: no figure. Bound: the kind of work that takes longest by itself, at its full rate."
 REFUSED = "In the words of the command line."
@@ -159,7 +159,7 @@ def _winners(won: Sequence[dict[str, object]]) -> TableData:
 
 
 def _energies(won: Sequence[dict[str, Any]]) -> TableData:
-    """For each workload the systems with the same known cells, in the order of their energy."""
+    """The table of systems with the same known cells, by energy per token [mJ]; a row per workload and set of cells."""
     rows = [
         {"workload": row["workload"], "known": f"{known} of {len(CELLS)}", "order": order}
         for row in won

@@ -69,7 +69,7 @@ def ordered(table: SweepTable, findings: Findings) -> list[Column]:
 
 
 def without_values(table: SweepTable, findings: Findings) -> list[str]:
-    """Names of results that have no value in any point, such as those of requests where goodput is searched."""
+    """Names of results that have no value in any point, such as results of requests in a sweep of goodput."""
     return [
         name
         for name, column in findings.columns.items()

@@ -190,7 +190,7 @@ def pricing_lines(found: Pricing) -> list[str]:
 
 
 def _bounds(bounds: Mapping[str, float]) -> Iterator[str]:
-    """Bounds of each result, those of its figures behind one another."""
+    """For each result a text with the bounds of its figures."""
     for name, title in RESULTS.items():
         mine = {key.removeprefix(name): bound for key, bound in bounds.items() if key.split(".")[0] == name}
         parts = [f"{LONGEST.get(key, key[1:])} {bound:.2%}".strip() for key, bound in mine.items()]

@@ -78,7 +78,7 @@ GOODPUT = {
     "goodput_rate_per_s": "highest rate, of those tried, at which `share` of requests hold `slo` in steady state",
     "goodput_rate_per_s_per_device": "the highest rate that holds, per device of all replicas",
     "requests_per_j": "requests per energy at the highest rate that holds",
-    "requests_per_usd": "requests for a dollar at the highest rate that holds",
+    "requests_per_usd": "requests per dollar at the highest rate that holds",
 }
 ONLY_WITH = {
     "transfer_s": "pools", "finetuned_tokens_per_s": "finetune", "finetuned_share_of_peak": "finetune",
@@ -243,7 +243,7 @@ def served_point(
 
 
 def _area_mm2(on: Sequence[tuple[System, int]]) -> float | None:
-    """Of all devices; None if the area of one system is not known."""
+    """Area of all devices [mm²]; None if the area of one system is not known."""
     areas = [(area_mm2(each), devices) for each, devices in on]
     return None if any(one is None for one, _ in areas) else sum((one or 0.0) * devices for one, devices in areas)
 

@@ -17,8 +17,8 @@ POWER_X_TIME = "power x time"
 
 
 class CellsOfCause(NamedTuple):
-    """The cells of a cause. of: keys of the system's file with its figures, or a module with constants of class
-    `source`. without: parts that the figure leaves out, so that it is a lower bound."""
+    """The cells of a cause of energy. of: the keys of the system's file that have its figures, or a module whose
+    constants have the class `source`; without: parts that the figure leaves out, so it is a lower bound."""
 
     cells: tuple[str, ...]
     of: str
@@ -27,7 +27,7 @@ class CellsOfCause(NamedTuple):
 
 
 def _each(places: Mapping[str, CellsOfCause]) -> dict[str, CellsOfCause]:
-    """The same with one entry for each of the names in a key, which are separated by spaces."""
+    """One entry for each name; the keys of `places` are names separated by spaces."""
     return {cause: place for causes, place in places.items() for cause in causes.split()}
 
 
@@ -56,9 +56,7 @@ NPU_PIM = _each(
         "npu_mac": CellsOfCause((COMPUTE,), "energy.pj_per_mac energy.logic_scale"),
         "npu_vector": CellsOfCause((COMPUTE,), "energy.pj_per_vector_op energy.logic_scale"),
         "npu_scratchpad": CellsOfCause((CHIP,), "energy.pj_per_sram_byte energy.logic_scale"),
-        "npu_static": CellsOfCause(
-            (IO_REST, COMPUTE_REST, CHIP_REST), "energy.static_w"
-        ),  # of the NPU that does nothing
+        "npu_static": CellsOfCause((IO_REST, COMPUTE_REST, CHIP_REST), "energy.static_w"),  # of an idle NPU
         "link": CellsOfCause((LINKS,), "link.pj_per_bit"),
     }
 )
@@ -82,7 +80,7 @@ CENT = _each(
 )
 ATTACC = _each(
     {
-        "dram": CellsOfCause((CORE, IO), "energy/attacc.py", "secondary"),  # its way from the cells to the pins
+        "dram": CellsOfCause((CORE, IO), "energy/attacc.py", "secondary"),  # from the cells to the pins
         "cells to_global to_group": CellsOfCause((CORE,), "energy/attacc.py", "secondary"),
         "tsv interposer": CellsOfCause((IO,), "energy/attacc.py", "secondary"),
         "multiply_add": CellsOfCause((COMPUTE,), "energy/attacc.py", "secondary"),
@@ -92,7 +90,7 @@ ATTACC = _each(
 )
 DUPLEX = _each(
     {
-        "column": CellsOfCause((CORE, IO), "energy/duplex.py", "secondary"),  # its way to what computes
+        "column": CellsOfCause((CORE, IO), "energy/duplex.py", "secondary"),  # from the cells to the units
         "activate": CellsOfCause((CORE,), "energy/duplex.py", "secondary"),
         "mac": CellsOfCause((COMPUTE,), "energy/duplex.py", "secondary"),
         "links": CellsOfCause((LINKS,), "device.links.node.pj_per_bit"),
@@ -102,7 +100,7 @@ DUPLEX = _each(
 
 
 def roofline_cells(system: System, tp: int) -> dict[str, CellsOfCause]:
-    """One figure for a whole device. The energy of links on its board is a part of it, with a figure of its own."""
+    """Cells of a roofline: one figure for the whole device. Its links have another figure, which is a part of it."""
     without = tuple(f"{place} (not known)" for place in unknown_links(system, tp))
     whole = DEVICE if tp == 1 else (*DEVICE, LINKS_REST)
     return {
@@ -112,7 +110,7 @@ def roofline_cells(system: System, tp: int) -> dict[str, CellsOfCause]:
 
 
 def attacc_cells(system: System, tp: int) -> dict[str, CellsOfCause]:
-    """With units on the buffer die, MAC operands cross the TSVs. A host that computes attention has no figure."""
+    """Cells of AttAcc. With units on the buffer die, MAC operands cross the TSVs. The energy of a host is not known."""
     spec = system.of_kind(AttAccSystem)
     found = ATTACC | ({"cells": ATTACC["dram"]} if spec.stacks.placement == "buffer" else {})
     for cause in ("multiply_add", "links") if spec.host else ():
@@ -121,15 +119,15 @@ def attacc_cells(system: System, tp: int) -> dict[str, CellsOfCause]:
 
 
 def duplex_cells(system: System, tp: int) -> dict[str, CellsOfCause]:
-    """Links between nodes may have no figure."""
+    """Cells of Duplex. The energy of links between nodes may be unknown."""
     assert system.duplex is not None
     bare = system.of_kind(DuplexSystem).nodes > 1 and system.duplex.spec.links.network.pj_per_bit is None
     return DUPLEX | ({"links": DUPLEX["links"]._replace(without=("links between nodes",))} if bare else {})
 
 
 def composed_cells(system: System, tp: int) -> dict[str, CellsOfCause]:
-    """Causes are units, memories and links. The power of units at the banks includes their reads. Standby and refresh
-    have no figure if a part has no currents."""
+    """Cells of a composed system: units, memories and links. The power of units at the banks includes their reads.
+    Without currents of a part, standby and refresh are unknown."""
     spec = system.of_kind(ComposedSystem)
     bare = tuple(
         f"standby of {name}"

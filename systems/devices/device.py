@@ -48,7 +48,7 @@ class Device(Protocol):
     most_requests: int | None  # at once; None: as many as fit
     in_order: bool  # whether a step depends on when it comes: a refresh that falls due in one may run in the next
     exact_steps: int  # different ones that `serve` simulates one by one before it interpolates [design]: some seconds
-    # outline(decode, prompts, logits) -> Outline, where prices of steps can be fitted to what it tells of their work
+    # outline(decode, prompts, logits) -> Outline: the work of a step, if prices can be fitted to it
     # channels: int, where all keys and values of a request lie in one of so many; `step` takes them behind the batch,
     # and `kv_pages(tokens)` tells of the rows there
 

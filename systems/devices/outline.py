@@ -1,11 +1,11 @@
-"""What a step has to do, as far as it is known without a simulation: prices of steps are fitted to it."""
+"""The work of a step, as far as it is known without simulation. Prices of steps are fitted to it."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 
 class Part(NamedTuple):
-    """A request of a step: new tokens, its context with these, and its channel, None: where the device puts it."""
+    """A request of a step: new tokens, its context including these, and its channel; None: the device chooses it."""
 
     new: int
     context: int
@@ -13,9 +13,9 @@ class Part(NamedTuple):
 
 
 class Outline(NamedTuple):
-    """The work of a step, each kind in a unit of its own. together: whether both units of a stage work side by side;
-    arrays, banks: of each stage, what time of its two units is linear in; outside: what the rest of time is linear in;
-    more: what energy is linear in beside all these."""
+    """The work of a step; each kind of work has its own unit. together: whether both units of a stage work at the same
+    time; arrays, banks: for each stage, the work that the time of each unit is linear in; outside: work that the rest
+    of the time is linear in; more: work that only energy is linear in."""
 
     together: bool
     arrays: Sequence[Sequence[float]]

@@ -39,7 +39,7 @@ def density_of(text: str) -> Density:
     except ValueError:
         raise of_option("density", text, "expected numbers, such as 0.19, selection=0.11") from None
     if not 0 < share <= 1 or not 0 <= selection <= 1:
-        raise of_option("density", text, "expected a share above 0 of at most 1, and a selection from 0 to 1")
+        raise of_option("density", text, "expected a share above 0 and at most 1, and a selection from 0 to 1")
     return Density(share, selection, phase == "prefill")
 
 

@@ -36,7 +36,7 @@ def format_of(text: str) -> WeightFormat:
     """
     name, colon, group = text.partition(":")
     if name not in FORMATS or (colon and not (group.isdecimal() and group.isascii() and 1 <= int(group[:9]) < 10**6)):
-        raise of_option("weights", text, f"expected one of {', '.join(FORMATS)}, or int4:64 for a scale of 64 weights")
+        raise of_option("weights", text, f"expected one of {', '.join(FORMATS)}, or int4:64 for a scale per 64 weights")
     return FORMATS[name]._replace(group=int(group)) if colon else FORMATS[name]
 
 

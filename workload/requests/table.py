@@ -15,8 +15,8 @@ class Prefix(Protocol):
     """Which blocks of prompts are equal, with all that stands before them."""
 
     def block(self, request: int, k: int, size: int) -> Hashable:
-        """Identity of block k, of `size` tokens, of a request's prompt. Blocks of equal identity have the same
-        tokens, and so has all that stands before them; None: no other request has this block."""
+        """Identity of block k, of `size` tokens, of a request's prompt. Blocks of equal identity have the same tokens
+        and the same prefix; None: no other request has this block."""
         ...
 
     def numbered(self, requests: Sequence[int], counts: Sequence[int], size: int) -> list[np.ndarray]:
@@ -52,7 +52,7 @@ class Identities(NamedTuple):
     tokens: int
 
     def block(self, request: int, k: int, size: int) -> Hashable:
-        """The block of the trace of which this block is a part, and the place of the part."""
+        """The block of the trace that contains this block, and the position in it."""
         if self.tokens % size:
             raise UserError(
                 f"--block-size {size}: expected a divisor of {self.tokens}, the tokens of a block of the trace"
@@ -79,7 +79,7 @@ class Tokens:
         self.chains: dict[tuple[int, int], list[int]] = {}  # of a request and a size
 
     def block(self, request: int, k: int, size: int) -> Hashable:
-        """The number of these tokens after the block before them; None if the prompt ends within the block."""
+        """The number of a block with these tokens after its prefix; None if the prompt ends within the block."""
         mine = self.tokens[request]
         if (k + 1) * size > len(mine):
             return None
@@ -91,7 +91,7 @@ class Tokens:
         return chain[k]
 
     def numbered(self, requests: Sequence[int], counts: Sequence[int], size: int) -> list[np.ndarray]:
-        """As `block`, whose identities are numbers already; -1 where the prompt has ended."""
+        """The identities of `block`, which are numbers; -1 after the end of the prompt."""
         found = list[np.ndarray]()
         for request, count in zip(requests, counts, strict=True):
             n = min(len(self.tokens[request]) // size, count)
@@ -113,7 +113,7 @@ class Repeated(NamedTuple):
         return mine if mine is None or not number else (number, mine)
 
     def numbered(self, requests: Sequence[int], counts: Sequence[int], size: int) -> list[np.ndarray]:
-        """The numbers of the first repetition, moved by a range of numbers for each repetition."""
+        """The numbers of the first repetition plus an offset for each repetition."""
         found = self.prefix.numbered([request % self.requests for request in requests], counts, size)
         apart = 1 + max((int(one.max(initial=0)) for one in found), default=0)
         each = zip(requests, found, strict=True)

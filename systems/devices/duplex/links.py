@@ -1,6 +1,6 @@
-"""What devices of Duplex systems send one another: collectives of rings in each node, and messages between pairs.
+"""Communication between devices of Duplex systems: collectives of rings in each node, and messages between pairs.
 
-sizes: bytes of each node. Nodes send at the same time, so the time is that of the largest one.
+sizes: bytes of each node. Nodes send at the same time, so the largest one sets the time.
 """
 
 from collections.abc import Callable, Sequence

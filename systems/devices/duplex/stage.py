@@ -50,12 +50,12 @@ class Piece(NamedTuple):
 
     @property
     def time_s(self) -> float:
-        """The processors' work, then what is sent [s]."""
+        """Time of the processors' work and the communication after it [s]."""
         return self.work.time_s + self.sent_s
 
     @property
     def sent_s(self) -> float:
-        """Time of what devices send one another [s]."""
+        """Time of the communication between devices [s]."""
         return self.sent.ps * S_PER_PS
 
 

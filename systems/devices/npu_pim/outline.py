@@ -1,7 +1,7 @@
-"""What the stages of an iteration have to do, told without a simulation, for prices that are fitted to few of these.
+"""The work of the stages of an iteration, counted without simulation. Prices are fitted to it.
 
-Requests lie in channels and sub-batches as NeuPIMs' algorithms 2 and 3 put them, with contexts in the place of
-estimated clocks. A stage has work of the arrays and of PIM; with sub-batches both go on side by side.
+NeuPIMs' algorithms 2 and 3 place requests in channels and sub-batches; contexts stand in for estimated clocks.
+A stage has work of the arrays and of PIM; with sub-batches both work at the same time.
 """
 
 from collections import Counter
@@ -16,11 +16,11 @@ from pimloom.systems.devices.outline import Outline, Part
 from pimloom.workload.routing import busy_chances
 
 NOTHING = (0.0, 0.0)
-Placed = tuple[int, Part]  # in a channel
+Placed = tuple[int, Part]  # channel, request
 
 
 class Outliner:
-    """Outlines of iterations of a model on `tp` devices of a system, of so many layers of the model."""
+    """Outlines of the iterations of a model on an NPU. layers: their number, or which."""
 
     def __init__(self, hardware: NpuPimSystem, llm: LlmSpec, layers: Layers) -> None:
         self.hardware, self.llm, self.tile = hardware, llm, hardware.npu.rows
@@ -31,7 +31,7 @@ class Outliner:
         self.met = dict[int, float]()
 
     def of(self, decode: Sequence[Part], prompts: Sequence[Part], logits: int) -> Outline:
-        """See `Outline`."""
+        """The work of an iteration. logits: rows of the LM head."""
         n = self.hardware.interleave.sub_batches
         n = 1 if not decode or len(decode) + len(prompts) < n else n
         parts = self._divided(decode, n)
@@ -55,13 +55,13 @@ class Outliner:
     def _on_arrays(
         self, rows: int, prompts: Sequence[Part], decode: Sequence[Placed], window: int | None
     ) -> list[float]:
-        """A pass over weights, tiles and rows, and attention: of prompts, and of decode where there is no PIM."""
+        """Work of the arrays: 1 for weights, tiles, rows, attention of prompts, of decode without PIM; expert tiles."""
         attend = sum(self._attended(one, window) for one in prompts)
         alone = sum(min(one.context, window or one.context) for _, one in decode) if self.alone else 0
         return [1, -(-rows // self.tile), rows, attend, alone, self._experts(rows) if self.sparse else 0]
 
     def _divided(self, decode: Sequence[Part], n: int) -> list[list[Placed]]:
-        """The requests of each sub-batch, the longest first: of a channel each to that which has least of it."""
+        """The requests of n sub-batches: the longest first, each where its channel has the fewest tokens."""
         found: list[list[Placed]] = [[] for _ in range(n)]
         loads = [(0, channel) for channel in range(self.hardware.dram.channels)]
         there = dict[int, list[int]]()
@@ -77,12 +77,12 @@ class Outliner:
         return found
 
     def _attended(self, one: Part, window: int | None) -> float:
-        """Tokens that the rows of a prompt attend to, in tiles."""
+        """Pairs of rows and tokens in the attention of a prompt, rows rounded up to tiles."""
         wide = one.context - one.new + min(one.new, self.tile * -(-one.new // self.tile)) / 2
         return self.tile * -(-one.new // self.tile) * min(wide, window or wide)
 
     def _experts(self, rows: int) -> float:
-        """Tiles of all experts that rows meet."""
+        """Mean number of tiles of the experts that this number of rows uses."""
         if (found := self.met.get(rows)) is None:
             each, llm = self.llm.num_experts_per_tok, self.llm
             busy = fsum(busy_chances(rows, each, llm.num_experts, self.hardware.routing)) if rows else 0.0
@@ -95,7 +95,7 @@ def _context(one: Part) -> int:
 
 
 def _busiest(part: Sequence[Placed], window: int | None) -> tuple[float, float]:
-    """GEMVs and tokens that they see, of the channel with most tokens."""
+    """GEMVs and their tokens in the channel with the most tokens."""
     tokens, gemvs = Counter[int](), Counter[int]()
     for channel, one in part:
         gemvs[channel] += one.new

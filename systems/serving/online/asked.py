@@ -74,7 +74,7 @@ def _searched(
     wanted: Wanted, requests: Requests, rates: tuple[float, float], found: Found, progress: Progress
 ) -> Goodput:
     measured = wanted.sample > 0 and not wanted.exact
-    if measured:  # prices are mended before rates are compared
+    if measured:  # correct prices before rates are compared
         found.serve(at_rate(requests, sqrt(rates[0] * rates[1])), progress, True, True)
     best = find(_stream(wanted, requests, found), rates, wanted.share, found.devices, progress)
     of_best = found.serve(at_rate(requests, best.goodput_per_s), progress, True, measured)
@@ -84,8 +84,8 @@ def _searched(
 def goodput_on(
     source: Source, llm: LlmSpec, wanted: Wanted, trace: Requests | None
 ) -> tuple[Goodput, Sequence[tuple[System, int]]]:
-    """The highest rate that systems of a source hold, and these with how many devices each. trace: requests that were
-    read, in place of `wanted.trace`. Raises UserError, also if the lowest rate does not hold."""
+    """The highest rate that the systems of a source hold, and the systems with their numbers of devices. trace:
+    requests in place of those of `wanted.trace`. Raises UserError, also if the lowest rate does not hold."""
     _check_words(wanted)
     check_strays(wanted)
     given = requests_of(wanted) if trace is None else _timed(wanted, first(trace, wanted.requests))

@@ -17,11 +17,11 @@ ROUNDS = 4  # [design] runs; after each one, prices beyond the limit are correct
 LEAST = 0.05  # [design] smallest factor on times, however large the error
 SMALL = 0.005  # [design] smallest error that is tried: any error may move requests to another iteration
 MARGIN = 2.0  # [design] factor on the changes in such runs
-FEW, TAIL = 0.1, 2.0  # [design] share of requests below which few iterations decide a figure, and factor on its bound
+FEW, TAIL = 0.1, 2.0  # [design] share of requests below which few iterations decide a figure; factor on its bound
 SPREADS = ("time_to_first_token_s", "time_per_output_token_s", "latency_s")
 BOUNDED = (*SPREADS, "time_s", "energy_j")
 WAITING = ("time_to_first_token_s", "latency_s")
-DECIDING = {"mean": 1.0, "p50": 0.5, "p90": 0.1, "p99": 0.01, "max": 0.0}  # requests on the smaller side of each
+DECIDING = {"mean": 1.0, "p50": 0.5, "p90": 0.1, "p99": 0.01, "max": 0.0}  # share of requests that decide it
 DIRECTIONS = (dict.fromkeys(KINDS, 1), dict.fromkeys(KINDS, -1), {DECODE: 1, VERIFY: 1, PROMPT: -1, MIXED: -1},
               {DECODE: -1, VERIFY: -1, PROMPT: 1, MIXED: 1})  # fmt: skip
 NOTHING = Pricing(True, 0, 0, 0.0, True, 0.0, 0.0, 0.0, {}, {})
@@ -167,7 +167,7 @@ def _bounds(way: Rerun, found: Online, phases: Sequence[tuple[str, PhaseErrors]]
 def _changes(
     way: Rerun, mine: Mapping[str, float], phases: Sequence[tuple[str, PhaseErrors]], singles: Sequence[float]
 ) -> dict[str, float]:
-    """The largest difference of each figure, as a share of the smaller value, in runs with other prices."""
+    """The largest difference of each figure in runs with other prices, as a share of the smaller value."""
     changes = dict.fromkeys(mine, 0.0)
     for signs in DIRECTIONS:
         for (kind, phase), single in zip(phases, singles, strict=True):
@@ -184,7 +184,7 @@ def _changes(
 
 
 def figures_of(found: Online) -> dict[str, float]:
-    """All figures that have bounds, `NAME.FIGURE` for those of requests, unless they are 0 or not known."""
+    """All figures that have bounds and are known and above 0; those of requests by `NAME.FIGURE`."""
     known = {name: getattr(found, name) for name in BOUNDED}
     flat = {name: value for name, value in known.items() if not isinstance(value, Spread)}
     for name, value in known.items():

@@ -26,7 +26,7 @@ FULL = 0.5  # of a table with open addresses, at most
 
 
 class Asking:
-    """Prices that Python tells of each iteration."""
+    """Prices that Python computes for each iteration of the compiled clock."""
 
     def __init__(self, record: Record, costs: Interpolated) -> None:
         self.record, self.costs = record, costs
@@ -35,11 +35,11 @@ class Asking:
         self.prices = k.Prices(none, grid, axes, *_tables(1, 1), np.zeros(1), *room, np.ones(len(KINDS)))
 
     def unknown(self, made: Iteration) -> None:
-        """Python's own price."""
+        """Compute the price of an iteration for the kernel."""
         self._tell(self.costs.of(pieces_of(made)))
 
     def keep(self, made: Iteration, kind: int, seen: int) -> int:
-        """It is in the sample."""
+        """Add an iteration to the sample of its kind; return the number of the next one. seen: iterations so far."""
         stratum = self.strata[kind]
         stratum.seen = seen
         stratum.keep(pieces_of(made))
@@ -47,7 +47,7 @@ class Asking:
 
     @property
     def strata(self) -> list[Stratum]:
-        """Of the kinds that kernels know, in their order."""
+        """The sample of each kind, in the order of the kernels."""
         assert self.record.sample is not None
         return [self.record.sample.strata[kind] for kind in KINDS[: f.N_KINDS]]
 
@@ -57,7 +57,7 @@ class Asking:
         self.prices.cost[: len(cost)] = cost
 
     def _widen(self, width: int, more: int) -> None:
-        """Room for so many more points, and costs of so many numbers."""
+        """Make room for `more` points, and for costs of `width` numbers."""
         keys, costs = self.prices.keys, self.prices.costs
         used, size, old = int((keys[:, 0] != k.EMPTY).sum()) + more, len(keys), costs.shape[1]
         while used > FULL * size:
@@ -101,7 +101,7 @@ class Reading(Asking):
         return self.whole and self.costs.phases[MIXED].met
 
     def unknown(self, made: Iteration) -> None:
-        """Python's own price."""
+        """Compute the price of an iteration for the kernel."""
         pieces = pieces_of(made)
         if self.costs.phases[kind_of(pieces)].plain:
             self.grid.know(pieces)

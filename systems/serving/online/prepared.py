@@ -85,7 +85,7 @@ def prepared(
     )  # fmt: skip
     if transform and transform.apart and wanted.pp > 1:
         raise of_option(
-            "speculate", wanted.speculate, "a machine of its own drafts for one stage; leave --pp out, or on=..."
+            "speculate", wanted.speculate, "a separate system drafts for one stage only; leave --pp out, or on=..."
         )
 
     def tokens_on(devices: int) -> int:
@@ -123,7 +123,7 @@ def _share(wanted: Wanted, system: System, llm: LlmSpec) -> Share:
     if wanted.pp > 1 and not has.parts:
         raise of_option("pp", wanted.pp, f"{system.name} holds whole models, {has.stages}; leave it out")
     if wanted.pp > layers:
-        raise of_option("pp", wanted.pp, f"expected at most {layers}, the layers")
+        raise of_option("pp", wanted.pp, f"expected at most {layers}, the number of layers")
     weights = None if wanted.weights is None else format_of(wanted.weights)
     density = None if wanted.density is None else density_of(wanted.density)
     return Share(wanted.tp, -(-layers // wanted.pp), outside=wanted.lm_head, weights=weights, density=density)
@@ -163,9 +163,9 @@ def _limits(
     looks = wanted.scheduler.partition(" ")[0] == ONLY["prefix"] and wanted.prefix_cache is not False
     prefix = requests.prefix if looks else None
     if prefix and channels > 1:
-        raise of_option("policy", wanted.policy, "blocks that requests share lie in no one channel; --no-prefix-cache")
+        raise of_option("policy", wanted.policy, "shared blocks are not in one channel; add --no-prefix-cache")
     if wanted.prefix_cache and prefix is None:
-        raise of_option("prefix_cache", None, f"{requests.name} does not say what prompts share; leave it out")
+        raise of_option("prefix_cache", None, f"{requests.name} has no data on shared prefixes; leave it out")
     if prefix:
         prefix.block(0, 0, size)  # it says whether it has blocks of such a size
     window = _window(wanted, llm, share.layers, prefix is not None)
@@ -181,7 +181,7 @@ def _limits(
 
 
 def _window(wanted: Wanted, llm: LlmSpec, layers: int, shares: bool) -> Windowed | None:
-    """Blocks of layers with a window; None if all layers keep all tokens, as with shared blocks. Raises UserError."""
+    """Blocks of layers with a window; None if all layers keep all tokens, as with a prefix cache. Raises UserError."""
     manager, own = wanted.kv_manager, Wanted._field_defaults["kv_manager"]
     if manager not in CACHE_MANAGERS:
         known = f"expected one of {', '.join(CACHE_MANAGERS)}{nearest(manager, CACHE_MANAGERS)}"
@@ -190,7 +190,7 @@ def _window(wanted: Wanted, llm: LlmSpec, layers: int, shares: bool) -> Windowed
     if manager != own and (found is None or not found.full):
         raise of_option("kv_manager", manager, f"{llm.name} has no layers with a window beside others; leave it out")
     if manager != own and shares:
-        raise of_option("kv_manager", manager, "blocks that prompts share keep all tokens; --no-prefix-cache")
+        raise of_option("kv_manager", manager, "shared blocks keep all tokens; add --no-prefix-cache")
     return None if shares else windowed(llm, layers, manager)
 
 

@@ -40,7 +40,7 @@ class Overlapped:
         self.device, self.how = device, how
 
     def can_run(self, ops: Sequence[Op]) -> str | None:
-        """None: collectives of rooflines can overlap in all operators that these can run."""
+        """Refuses nothing: collectives of rooflines can overlap in all operators."""
         return self.device.can_run(ops)
 
     def check(self, batch: Batch) -> None:

@@ -1,8 +1,8 @@
-"""Prices of iterations that are fitted to simulated ones, by what a device tells of their work.
+"""Prices of iterations, fitted to simulated ones by the work that a device outlines.
 
-A unit's time is linear in its work. A stage takes the time of its slower unit and a share of that of the other. All
-else is linear in time and work. An iteration that is far from all simulated ones is simulated, too. `interpolated`
-chooses more iterations, and measures the error on those that a fit has not seen.
+The time of a unit is linear in its work. A stage takes the time of its slower unit and a share of that of the other.
+Energy is linear in time and work. An iteration far from all simulated ones is simulated, too. `interpolated` chooses
+more iterations, and measures the error on iterations that a fit does not include.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,16 +16,16 @@ from pimloom.systems.serving.pricing.costs import Cost, Exact, Piece
 from pimloom.systems.serving.pricing.sampling import where
 from pimloom.systems.serving.schedulers.live import NOWHERE
 
-FAR = 16.0  # [design] squared distance of coordinates, in doublings, from which an iteration is simulated
-SHARE = 0.1  # [design] of the time of the faster unit, in which the other one waits: where a fit begins
-STEADY = 0.02  # [design] relative error from which a point counts less in a fit
-TINY = 1e-9  # parameters begin inside of their bounds
-MOST = 256  # iterations that are kept in mind; more than are simulated one by one
+FAR = 16.0  # [design] squared distance of coordinates (log2) beyond which an iteration is simulated
+SHARE = 0.1  # [design] first value of a fit: share of the faster unit's time in which the other one waits
+STEADY = 0.02  # [design] relative error beyond which a point has less weight in a fit
+TINY = 1e-9  # smallest first value of a parameter: its bound is 0
+MOST = 256  # stored iterations; more than a run simulates one by one
 Key = tuple[Piece, ...]
 
 
 class Table:
-    """The work of iterations as arrays, in the order of parameters: of arrays and of banks by stage, and outside."""
+    """The work of iterations as matrices (iterations × kinds of work): of arrays and banks by stage, and outside."""
 
     def __init__(self, outlines: Sequence[Outline]) -> None:
         stages = max(len(one.arrays) for one in outlines)
@@ -37,7 +37,7 @@ class Table:
         self.more = np.array([one.more for one in outlines])
 
     def ps(self, x: np.ndarray) -> np.ndarray:
-        """Times with parameters x, of which the last is the share of the faster unit."""
+        """Times of the iterations [ps] with parameters x; the last parameter is the share of the faster unit."""
         a, b = self.arrays.shape[2], self.banks.shape[2]
         first, second = self.arrays @ x[:a], self.banks @ x[a : a + b]
         hidden = np.minimum(first, second) * np.where(self.together, 1 - x[-1], 0.0)
@@ -49,7 +49,7 @@ def _filled(stages: Sequence[Sequence[float]], number: int) -> list[Sequence[flo
 
 
 class Fit:
-    """Parameters for which prices come nearest to simulated costs, as shares of their time."""
+    """Parameters with the smallest errors of simulated costs, relative to their time."""
 
     def __init__(self, outlines: Sequence[Outline], costs: Sequence[Cost]) -> None:
         from scipy.optimize import least_squares, nnls  # slow to import
@@ -72,7 +72,7 @@ class Fit:
         self.linear = np.array([nnls(work / unit, column)[0] / unit for column in (rest / ps[:, None]).T])
 
     def of(self, outline: Outline) -> Cost:
-        """The cost of an iteration."""
+        """The cost of an iteration: time [ps], then energies by cause."""
         ps = sum(map(mul, outline.outside, self.outside))
         for arrays, banks in zip(outline.arrays, outline.banks, strict=True):
             first, second = sum(map(mul, arrays, self.arrays)), sum(map(mul, banks, self.banks))
@@ -88,8 +88,8 @@ def _unit(table: np.ndarray) -> np.ndarray:
 
 
 class Fitted:
-    """Prices of a device that outlines its steps. points: simulated iterations that they are fitted to; asked: the
-    first `MOST` different iterations since this was empty."""
+    """Prices of a device that outlines its steps. points: the simulated iterations of the fit; asked: the first `MOST`
+    different iterations of a run."""
 
     def __init__(self, exact: Exact) -> None:
         device: Any = exact.device
@@ -100,7 +100,7 @@ class Fitted:
         self._places, self._near = list[list[float]](), set[tuple[int, ...]]()
 
     def of(self, pieces: Sequence[Piece]) -> Cost:
-        """An iteration. Raises UserError."""
+        """The cost of an iteration. Raises UserError."""
         key = tuple(sorted(pieces))
         if len(self.asked) < MOST:
             self.asked[key] = None
@@ -111,20 +111,20 @@ class Fitted:
         return self.fit.of(self.outline(pieces))
 
     def outline(self, pieces: Sequence[Piece]) -> Outline:
-        """The work of an iteration."""
+        """The work of an iteration, as its device outlines it."""
         decode = [_part(one) for one in pieces if _decodes(one)]
         prompts = [_part(one) for one in pieces if not _decodes(one)]
         found: Outline = self._outline(decode, prompts, sum(one.logits for one in pieces))
         return found
 
     def learn(self, points: Mapping[Key, Cost], *places: list[float]) -> None:
-        """Fit prices to these iterations, too."""
+        """Add simulated iterations to the fit. places: their coordinates."""
         self._places += places or [where(key) for key in points if key not in self.points]
         self.points |= points
         self.fit = None
 
     def left_out(self, keys: Iterable[Key]) -> list[Cost]:
-        """The price of each of these points, from a fit without it."""
+        """For each of these points the cost from a fit to all others."""
         outlines = {key: self.outline(key) for key in self.points}
         found = []
         for key in keys:

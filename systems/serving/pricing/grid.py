@@ -3,9 +3,9 @@
 Sample points of decode are (requests, mean context); their contexts are spread as those of the workload. Sample points
 of prompts are (new tokens, mean number of tokens that each attends to). Between points a cost is linear in both and in
 their product, which holds for weights, matrix products and attention. Prompts beside decode add the cost of their rows.
-The LM head of a prompt that ends adds what it adds to the smallest prompt. A context longer than the longest one of a
-point adds what it adds to a request that has just begun, because its channel is waited for. A second such context adds
-the same if sub-batches take turns. `interpolated` measures the error.
+The LM head of a prompt that ends adds the same as with the smallest prompt. A context longer than the longest one of a
+point adds the same as in a batch of new requests, because the others wait for its channel. A second such context adds
+as much again if sub-batches take turns. `interpolated` measures the error.
 """
 
 from collections.abc import Sequence

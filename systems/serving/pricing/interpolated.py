@@ -25,8 +25,8 @@ from pimloom.systems.serving.pricing.sampling import (
 )
 
 OF_MANY = 8  # [design] random iterations for each one that is chosen and simulated
-MENDED = 8  # [design] 1 / 8 of `few` iterations: a kind with no more is simulated whole
-SAMPLES = 2  # [design] 1 / 2 of `few` iterations: most that are simulated to correct prices
+MENDED = 8  # [design] a kind with at most 1 / 8 of `few` iterations is simulated whole
+SAMPLES = 2  # [design] at most 1 / 2 of `few` iterations are simulated to correct prices
 NEAR = 0.25  # [design] squared distance, in doublings, below which points count nearly alike
 Point = tuple[Sequence[Piece], Cost]  # an iteration that was simulated
 
@@ -147,7 +147,7 @@ class Interpolated:
 
     @property
     def quick(self) -> bool:
-        """Whether a run takes few simulations before it tells how many iterations it has."""
+        """Whether a run needs few simulations before its number of different iterations is known."""
         return self.few >= CHEAP or isinstance(self.prices, Fitted)
 
     def know(self, progress: Progress) -> None:
@@ -210,12 +210,12 @@ class Interpolated:
         phase.size *= 2
 
     def _spent(self, more: int) -> bool:
-        """Whether so many more iterations of a sample would be more than are simulated."""
+        """Whether `more` iterations would exceed the number that corrections may simulate."""
         return sum(len(one.points) for one in self.phases.values()) + more > self.few // SAMPLES
 
     def _refit(self, prices: Fitted, limit: float) -> None:
-        """Fit prices to all that was simulated. The remaining error is that of each iteration of a sample, from a fit
-        to all others."""
+        """Fit prices to all simulated iterations. The remaining error of a sampled iteration is from a fit to all
+        others."""
         prices.learn({tuple(sorted(pieces)): true for one in self.phases.values() for pieces, true in one.points})
         for phase in self.phases.values():
             if phase.points and not phase.simulated:

@@ -304,7 +304,7 @@ class _Searched:
         return lambda done, total: self.progress(1000 * before + 1000 * done // max(total, 1), 1000 * runs)
 
     def end(self) -> None:
-        """Report that all runs have ended, however many were planned."""
+        """Report that all runs have ended, even if fewer than planned."""
         self.progress(self.begun, self.begun)
 
 

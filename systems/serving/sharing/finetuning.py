@@ -44,7 +44,7 @@ def parse_finetuning(text: str, llm: LlmSpec) -> FineTuning:
         raise of_option("finetune", text, f"expected the tokens of a sequence, {SUCH_AS}")
     if llm.num_experts > 1:
         raise of_option(
-            "finetune", text, f"{llm.name} has experts, and what they keep is not derived; take a dense model"
+            "finetune", text, f"{llm.name} has experts, whose stored activations are not modelled; take a dense model"
         )
     if found["sequence"] > llm.max_position_embeddings:
         raise of_option(

@@ -73,10 +73,10 @@ def transform_of(
         return None
     option = "--speculate" if speculate is not None else "--branches"
     if speculate is not None and branches is not None:
-        raise UserError("--speculate: branches whose tokens are drafted are not done; leave --branches out")
+        raise UserError("--speculate: drafts for branches are not supported; leave --branches out")
     if scheduler not in KNOW or chunked:
         named = f"{scheduler} --chunked" if chunked else scheduler
-        raise UserError(f"{option}: {named} has one new token of a request in a step; take one of {', '.join(KNOW)}")
+        raise UserError(f"{option}: {named} computes one new token per request and step; take one of {', '.join(KNOW)}")
     positions = llm.max_position_embeddings
     if branches is not None:
         branching = parse_branches(branches, shared, mode)
@@ -122,7 +122,7 @@ def _medusa(system: System, llm: LlmSpec, share: Share, asked: Speculation, seed
     reach = tree.reached(nodes, q)
     if system.kind in ("pim", "cent", "attacc"):
         raise UserError(
-            f"--speculate medusa: {system.name} has no steps of one layer to tell what a head costs; take a draft"
+            f"--speculate medusa: {system.name} has no steps of one layer, which price the heads; take a draft"
         )
     one = share._replace(layers=1)
     both = [device_of(settled(system, on)[0], llm, one._replace(outside=on)) for on in (True, False)]

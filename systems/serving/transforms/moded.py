@@ -59,7 +59,7 @@ def parse_mode(text: str) -> Mode:
 
 def _whole(text: str, key: str, value: str) -> int:
     if not (value.isascii() and value.isdecimal() and 1 <= int(value[:9]) <= MOST[key]):
-        raise of_option("mode", text, f"{key}: expected a whole number from 1 on, got {value!r}")
+        raise of_option("mode", text, f"{key}: expected a whole number of at least 1, got {value!r}")
     return int(value)
 
 
@@ -78,7 +78,7 @@ def check_mode(mode: Mode, branching: Branching, text: str) -> None:
     if mode.name not in WITH_STOP and (branching.stop < branching.number or branching.spread):
         raise of_option("branches", text, f"{mode.name} has no stop or spread; {', '.join(WITH_STOP)} have")
     if branching.number < 2:
-        raise of_option("branches", text, f"{mode.name} goes on in two or more")
+        raise of_option("branches", text, f"{mode.name} needs at least 2")
 
 
 def dress(request: LiveRequest, mode: Mode, branching: Branching, seed: int, positions: int) -> None:
@@ -95,7 +95,7 @@ def dress(request: LiveRequest, mode: Mode, branching: Branching, seed: int, pos
         raise of_option(
             "mode",
             mode.name,
-            f"request {request.number} comes to a context of {longest:,} tokens, and the model has {positions:,} "
+            f"request {request.number} reaches a context of {longest:,} tokens, and the model has {positions:,} "
             "positions; take a model with more, or fewer branches",
         )
     made.dress(request)

@@ -78,7 +78,7 @@ def parse_speculation(text: str) -> Speculation:
             "speculate", text, f"{len(found.alpha)} values of alpha for {found.gamma} drafts; give gamma more"
         )
     if found.spread and len(found.alpha) > 1:
-        raise of_option("speculate", text, "a spread belongs to one alpha for all places; leave one of the two out")
+        raise of_option("speculate", text, "a spread needs one alpha for all positions; leave one of the two out")
     if found.spread and found.spread >= (most := sqrt(found.alpha[0] * (1 - found.alpha[0]))):
         raise UserError(
             f"--speculate {text}: spread: expected below {most:.3g} about alpha {found.alpha[0]:g}"
@@ -90,7 +90,7 @@ def parse_speculation(text: str) -> Speculation:
     if "nodes" in given and found.nodes > (there := tree.most_nodes(len(found.top1))):
         heads = counted(len(found.top1), "head")
         raise of_option(
-            "speculate", text, f"nodes: expected at most {there}, as {heads} of {tree.RANKS} guesses make no more"
+            "speculate", text, f"nodes: expected at most {there}, all nodes of {heads} with {tree.RANKS} guesses each"
         )
     return found
 
