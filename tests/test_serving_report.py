@@ -106,3 +106,10 @@ def test_rates_are_searched_without_a_sample_of_prices():
         trace=scheduling.TRACE, requests=3, scheduler="sarathi", goodput=True, slo="ttft=99s", rate="0.5:1"
     )
     assert isinstance(found, Goodput) and found.goodput_per_s == 1
+
+
+@pytest.mark.parametrize(("rate", "said"), [(1, "fit and hold the rate"), (64, "fit; none holds the rate")])
+def test_plans_hold_the_rate_or_the_row_says_that_none_does(rate, said, monkeypatch):
+    monkeypatch.setattr(planning, "CASES", (("llama-3-8b", 1, f"poisson:{rate}/s"),))
+    first = next(planning.apex())
+    assert first["what"] == f"plans searched that {said}" and first["value"] == 1

@@ -35,7 +35,7 @@ from pimloom.workload.routing import busy_chances
 TRACE = Path(__file__).parent / "azure2023_conv_0_200.csv"
 GPU, SEARCH_S, WIDE = "gpu_a100", 900, 2  # [paper] its 15 minutes; bytes
 CASES = (  # [design] devices, arrivals
-    ("llama-3-8b", 4, "poisson:8/s"), ("mixtral-8x7b", 8, "poisson:2/s"), ("mixtral-8x7b", 8, "poisson:64/s"),
+    ("llama-3-8b", 4, "poisson:8/s"), ("mixtral-8x7b", 8, "poisson:2/s"), ("mixtral-8x7b", 8, "poisson:16/s"),
 )  # fmt: skip
 OF_EXPERTS, DRAWS = ("ffn1", "ffn2", "activation"), 8  # operators; layers whose routes are drawn, all tokens alike
 
@@ -148,9 +148,9 @@ def maker(plan: Plan) -> Any:
     return made
 
 
-def searched(model: str, devices: int, arrivals: str) -> dict[Plan, tuple[float, float]]:
-    """Mean latency [s] and energy of a token [J] of each plan whose weights and caches fit and whose backlog does not
-    grow; of all that fit, if it always grows."""
+def searched(model: str, devices: int, arrivals: str) -> tuple[dict[Plan, tuple[float, float]], bool]:
+    """Mean latency [s] and energy of a token [J] of each plan whose weights and caches fit and whose backlog is steady;
+    of all that fit, and False, if none is steady."""
     llm, system, trace, found = load_llm(model), load_system(GPU), read(TRACE), dict[Plan, tuple[float, float]]()
     able, rate = dict[Plan, tuple[float, float]](), parse_arrivals(arrivals).rate
     for plan in plans(llm, devices):
@@ -164,17 +164,18 @@ def searched(model: str, devices: int, arrivals: str) -> dict[Plan, tuple[float,
         found[plan] = served.latency_s.mean, served.energy_per_token_j
         if served.backlog is not None and served.backlog.state == "steady":
             able[plan] = found[plan]
-    return able or found
+    return able or found, bool(able)
 
 
 def apex() -> Iterator[Row]:
     """A dense model, and one with experts."""
     for model, devices, arrivals in CASES:
         began = monotonic()
-        found = searched(model, devices, arrivals)
+        found, held = searched(model, devices, arrivals)
         took, machine = monotonic() - began, f"{model} on {devices} {GPU} with NVLink, {arrivals}"
         best, frugal = (min(found, key=lambda plan, place=place: found[plan][place]) for place in (0, 1))  # type: ignore[misc]
-        yield row("APEX", "plans searched that fit and hold the rate", len(found), "within 15 minutes", "paper",
+        said = "plans searched that fit and hold the rate" if held else "plans searched that fit; none holds the rate"
+        yield row("APEX", said, len(found), "within 15 minutes", "paper",
                   digits="d", verdict=within(took, 0, SEARCH_S), tolerance="15 minutes", machine=machine,
                   basis="derived")  # fmt: skip
         rules = {
