@@ -10,7 +10,7 @@ from pimloom.reports.serving.machines import Line, Point, Served, crossings, mac
 
 
 def point(machine: str, load: float, j: float, usd: float, held: float = 1.0) -> Point:
-    return Point(machine, load, 1, "steady", held, 0.5, 0.02, j, usd, 0.1, 0.5)
+    return Point(machine, load, 1, "steady", held, 0.5, 0.02, j, usd, 0.1, 0.5, 4, "≥ " if machine == "b" else "≤ ")
 
 
 POINTS = [
@@ -31,10 +31,15 @@ def test_the_answer_names_winners_crossings_and_who_never_holds():
     changes = [*crossings(POINTS, "j"), *crossings(POINTS, "usd")]
     text = said(POINTS, changes)
     assert text == (
-        "Best per joule at 1 requests/s is a; between 1 and 2 requests/s b takes over. Best per dollar at 1 requests/s "
+        "Best per joule at 1 requests/s is a; between 1 and 2 requests/s b takes over. The energy of b is a "
+        "lower bound: where it is the least, the order is open. Best per dollar at 1 requests/s "
         "is b, and at all higher loads. At no load the limits are held by c."
     )
     assert [card.value for card in cards(POINTS)] == ["a", "b", "b", "b"]
+    assert [card.note for card in cards(POINTS)] == [
+        "≤ 5 J a token; 4 devices", "0.9 $ a million tokens; 4 devices", "≥ 2 J a token; 4 devices",
+        "0.7 $ a million tokens; 4 devices",
+    ]  # fmt: skip
     named = machines()[:3]
     lines = [
         Line(machine._replace(system=name), None, tuple(p for p in POINTS if p.machine == name))
@@ -44,6 +49,12 @@ def test_the_answer_names_winners_crossings_and_who_never_holds():
     assert "c (limits not held)" in html and "Who serves the trace best" in html and "nobody sells" in html
     none = said([p for p in POINTS if p.machine == "c"], [])
     assert none.startswith("Best per joule: none holds the limits at any load.")
+
+
+@pytest.mark.parametrize(("name", "sign"), [("gpu_a100", "≤ "), ("attacc", "≥ "), ("duplex", "≥ ")])
+def test_an_energy_says_which_bound_it_is(name: str, sign: str) -> None:
+    (machine,) = (one for one in machines() if one.system == name)
+    assert Served(machine, requests=4).run(1.0, 1).sign == sign
 
 
 def test_every_machine_of_the_list_ships_and_has_a_price_with_its_evidence():

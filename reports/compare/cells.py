@@ -72,12 +72,17 @@ def cell_rows(ledgers: Mapping[str, Mapping[str, EnergyCell]], tokens: int) -> l
 
 
 def sum_text(ledger: Mapping[str, EnergyCell], joules: float) -> str:
-    """A sum [mJ], marked as a bound if a figure is a bound, or if cells other than the host's are unknown."""
+    """A sum [mJ] with its sign."""
+    return sum_sign(ledger) + figure(joules / J_PER_MJ, 4)
+
+
+def sum_sign(ledger: Mapping[str, EnergyCell]) -> str:
+    """The sign before a sum that is a bound, because a figure is one or cells other than the host's are unknown: `≤ `,
+    `≥ `, or `~ ` for bounds of both directions."""
     bounds = bounds_of(ledger)
     if any(not ledger[cell].known for cell in CELLS if cell not in HOST):
         bounds = bounds | {"lower"}
-    sign = SIGNS[next(iter(bounds))] if len(bounds) == 1 else "~ " if bounds else ""
-    return sign + figure(joules / J_PER_MJ, 4)
+    return SIGNS[next(iter(bounds))] if len(bounds) == 1 else "~ " if bounds else ""
 
 
 def source_rows(ledgers: Mapping[str, Mapping[str, EnergyCell]]) -> list[dict[str, str | None]]:

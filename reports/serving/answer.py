@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 
+from pimloom.arch.name_units import counted
 from pimloom.reports.figures import lines
 from pimloom.reports.page import Card, Column, Figure, Section, TableData
 from pimloom.reports.serving.machines import BATCH_TOKENS, MODEL, MOST_COPIES, SLO, Crossing, Line, Point, winner
 
 TOKENS = 10**6  # whose price is told
+LOWER = ("≥ ", "~ ")
 WHAT = {"j": "per joule", "usd": "per dollar"}
 INTRO = (
     f"The first 200 requests of the Azure conversation trace of 2023, {MODEL}, vLLM v1's rules with {BATCH_TOKENS} "
@@ -20,7 +22,8 @@ INTRO = (
 )
 WINNERS = (
     Column("load", "load", "requests/s"), Column("j_by", "least energy"), Column("j_copies", "copies"),
-    Column("j", "energy of an output token", "J"), Column("j_next", "the next one needs", "times as much"),
+    Column("j", "energy of an output token", "J"), Column("j_bound", "bound"),
+    Column("j_next", "the next one needs", "times as much"),
     Column("usd_by", "least price"), Column("usd_copies", "copies"),
     Column("usd", "price of a million output tokens", "$"), Column("usd_next", "the next one costs", "times as much"),
 )  # fmt: skip
@@ -29,6 +32,7 @@ POINTS = (
     Column("backlog", "backlog"),
     Column("held", "hold the limits", "%", format=".1f"), Column("ttft", "time to first token, p90", "s"),
     Column("tpot", "time per output token, p90", "ms"), Column("j", "energy of an output token", "J"),
+    Column("bound", "bound"),
     Column("rest", "of it at rest", "%", format=".0f"), Column("usd", "price of a million output tokens", "$"),
     Column("busy", "busy", "%", format=".0f"),
 )  # fmt: skip
@@ -65,22 +69,43 @@ def said(points: Sequence[Point], changes: Sequence[Crossing]) -> str:
         found.append(
             f"Best {name} at {first.load:g} requests/s is {first.machine}{then or ', and at all higher loads'}."
         )
+        if what == "j":
+            found += _open(points)
     able = {point.machine for point in points if point.holds}
     if never := [name for name in dict.fromkeys(point.machine for point in points) if name not in able]:
         found.append(f"At no load the limits are held by {' or '.join(never)}.")
     return " ".join(found)
 
 
+def _open(points: Sequence[Point]) -> list[str]:
+    """A sentence about winners per joule whose energy is a lower bound, if any."""
+    best = [one for load in sorted({point.load for point in points}) if (one := winner(_at(load, points), "j"))]
+    lower = list(dict.fromkeys(one.machine for one in best if one.sign in LOWER))
+    said = f"The energy of {' and '.join(lower)} is a lower bound: where it is the least, the order is open."
+    return [said] if lower else []
+
+
 def cards(points: Sequence[Point]) -> list[Card]:
-    """Winners at the least and the highest load."""
+    """Winners at the least and the highest load, with their sizes."""
     loads, found = sorted({point.load for point in points}), list[Card]()
     for load in dict.fromkeys((*loads[:1], *loads[-1:])):
         for what, name in WHAT.items():
             best = winner(_at(load, points), what)
             if best is not None:
-                value = f"{best.j:,.3g} J a token" if what == "j" else f"{best.usd * TOKENS:,.3g} $ a million tokens"
-                found.append(Card(f"Best {name} at {load:g}/s", best.machine, "", value))
+                value = f"{best.usd * TOKENS:,.3g} $ a million tokens"
+                if what == "j":
+                    value = f"{best.sign}{best.j:,.3g} J a token"
+                found.append(Card(f"Best {name} at {load:g}/s", best.machine, "", f"{value}; {_size(best)}"))
     return found
+
+
+def _size(point: Point) -> str:
+    """Copies and devices as text.
+
+    >>> _size(Point("duplex", 1.0, 2, "steady", 1.0, 0.1, 0.01, 1.0, 1e-6, 0.0, 1.0, 4, "≥ "))
+    '2 copies of 4 devices'
+    """
+    return (f"{point.copies} copies of " if point.copies > 1 else "") + counted(point.devices, "device")
 
 
 def _at(load: float, points: Sequence[Point]) -> list[Point]:
@@ -94,6 +119,8 @@ def _winners(load: float, points: Sequence[Point]) -> dict[str, object] | None:
         if not able:
             return None
         best = getattr(able[0], what)
+        if what == "j":
+            row["j_bound"] = able[0].sign.strip() or None
         row |= {f"{what}_by": able[0].machine, f"{what}_copies": able[0].copies, what: best * factor}
         row[f"{what}_next"] = getattr(able[1], what) / best if len(able) > 1 else None
     return row
@@ -110,7 +137,8 @@ def _flat(point: Point) -> dict[str, object]:
     return {
         "machine": point.machine, "load": point.load, "copies": point.copies, "backlog": point.backlog,
         "held": 100 * point.held,
-        "ttft": point.ttft_p90_s, "tpot": 1000 * point.tpot_p90_s, "j": point.j, "rest": 100 * point.rest,
+        "ttft": point.ttft_p90_s, "tpot": 1000 * point.tpot_p90_s, "j": point.j,
+        "bound": point.sign.strip() or None, "rest": 100 * point.rest,
         "usd": point.usd * TOKENS, "busy": 100 * point.busy,
     }  # fmt: skip
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from pimloom.arch.llm import load_llm
 from pimloom.arch.units import S_PER_H
+from pimloom.reports.compare.cells import sum_sign
 from pimloom.systems.pool import run_all
 from pimloom.systems.serving.online.asked import requests_of, within_positions
 from pimloom.systems.serving.online.prepared import prepared
@@ -45,7 +46,7 @@ class Machine(NamedTuple):
 class Point(NamedTuple):
     """A machine at a load. copies: least that hold the limits, of those tried; backlog: its state, as of `Backlog`;
     held: share of requests between warm-up and end that hold the limits; j, usd: of an output token; rest: share of
-    the energy while nothing is to do."""
+    the energy while nothing is to do; devices: of a copy; sign: `≤ ` or `≥ ` if `j` is a bound."""
 
     machine: str
     load: float
@@ -58,6 +59,8 @@ class Point(NamedTuple):
     usd: float
     rest: float
     busy: float
+    devices: int
+    sign: str
 
     @property
     def holds(self) -> bool:
@@ -143,6 +146,7 @@ class Served:
             machine.system, load, copies, trial.backlog.state,
             found.slo.all, found.time_to_first_token_s.p90, each.p90 if each else 0.0,
             joules / tokens, usd / tokens, ((found.rest_j or 0.0) + beside) / joules, found.busy_share,
+            machine.devices, sum_sign(found.energy_by_cell or {}),
         )  # fmt: skip
 
 
