@@ -92,6 +92,16 @@ def together() -> Iterator[None]:
         outputs.drop()
 
 
+@contextmanager
+def at_once() -> Iterator[None]:
+    """Files written in this context are read by the command itself: each appears at once."""
+    before = _outputs.set(None)
+    try:
+        yield
+    finally:
+        _outputs.reset(before)
+
+
 def appear() -> None:
     """Let all files written so far appear now, before the command prints. Raises UserError."""
     if outputs := _own_outputs():

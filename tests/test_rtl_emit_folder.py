@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from pimloom.arch.files import write_atomic
 from pimloom.arch.system import load_part
 from pimloom.arch.table import compile_table, rule_rows
 from pimloom.rtl.axi import SequencerAxi
@@ -36,9 +37,10 @@ def make(folder: Path, simulator: Simulator, tmp_path: Path) -> subprocess.Compl
     stub.mkdir(exist_ok=True)
     (stub / "pimloom.py").write_text("raise ImportError('not here')")
     with environment("verilator"):
+        kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         own = {"PYTHONPATH": str(stub), "PYTHON": sys.executable}
         command = ["make", "-C", str(folder), "test", f"SIM={simulator}", f"PYTHON={sys.executable}"]
-        return subprocess.run(command, env=os.environ | own, capture_output=True, text=True, check=False)
+        return subprocess.run(command, env=kept | own, capture_output=True, text=True, check=False)
 
 
 WAVES = """$timescale 1ps $end
@@ -83,7 +85,7 @@ b0000 +
 def test_the_folder_holds_what_an_engineer_asks_for(tmp_path: Path, monkeypatch, recorded: str) -> None:
     out = tmp_path / "timer"
     if recorded == "as written here":
-        monkeypatch.setitem(RUNS, "timer", lambda block, part, verilog, waves: waves.write_text(WAVES) and "")
+        monkeypatch.setitem(RUNS, "timer", lambda block, part, verilog, waves: write_atomic(waves, WAVES) or "")
     assert call("rtl", "emit", "timer", "-o", f"{out}/", "--quiet") == (0, "", "")
     assert {file.name for file in out.iterdir()} == {
         "Makefile", "run.py", "test_timer.py", "timer.core", "timer.gtkw", "timer.sdc", "timer.v", "timer.vlt",

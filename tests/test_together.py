@@ -11,7 +11,7 @@ import pytest
 
 from pimloom.arch import files
 from pimloom.arch.error import GateError, UserError
-from pimloom.arch.files import prepare_folder, replacing, together, uninterrupted, write_atomic, write_json
+from pimloom.arch.files import at_once, prepare_folder, replacing, together, uninterrupted, write_atomic, write_json
 from tests.command import call
 
 STEPS = ("replace", "link", "fsync", "open", "fchmod", "unlink")  # of `os`, as files are written and take their places
@@ -172,3 +172,14 @@ def test_a_command_that_is_interrupted_leaves_its_outputs_as_they_were(tmp_path,
         assert now == before or not set(now.items()) & set(before.items()), step
         before = now
     assert steps > 15
+
+
+def test_what_the_command_reads_itself_appears_at_once(tmp_path: Path) -> None:
+    with suppress(ValueError), together():
+        with at_once():
+            write_atomic(tmp_path / "waves.vcd", "1")
+        assert (tmp_path / "waves.vcd").read_text() == "1"
+        write_atomic(tmp_path / "result.json", "{}")
+        assert not (tmp_path / "result.json").exists()
+        raise ValueError
+    assert [file.name for file in tmp_path.iterdir()] == ["waves.vcd"]

@@ -90,7 +90,10 @@ runner.build(
 results = runner.test(hdl_toplevel="{block}", test_module="test_{block}", build_dir=build, test_dir=HERE)
 if not Path(results).exists():
     sys.exit("the simulator stopped before the bench ended: see above, an assertion was broken or the build failed")
-sys.exit(any(ElementTree.parse(results).iter("failure")))
+cases = list(ElementTree.parse(results).iter("testcase"))
+failed = [case.get("name") for case in cases if {{one.tag for one in case}} & {{"failure", "error", "skipped"}}]
+if len(cases) != 1 or failed:
+    sys.exit(f"{{len(cases)}} tests ran, one is expected; failed: {{', '.join(failed) or 'none'}}")
 '''
 MAKEFILE = """# make test: the bench on Verilator, or on Icarus where there is none; SIM=icarus, SIM=verilator: there.
 # Needs cocotb 2 for $(PYTHON), and the simulator.

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from amaranth.lib.wiring import Component, Flow
 
 from pimloom.arch.error import GateError
+from pimloom.arch.files import at_once
 from pimloom.arch.optics import Optics
 from pimloom.arch.part import Part
 from pimloom.rtl.flow.emit.runs import RUNS
@@ -26,7 +27,7 @@ class Recording(NamedTuple):
 def record(block: str, component: Component, part: Part | Optics, verilog: str) -> Recording:
     """A run of the block on Verilator. verilog: the block's, as it is emitted. Raises GateError where block and model
     differ."""
-    with tempfile.TemporaryDirectory(prefix="pimloom-") as folder:
+    with at_once(), tempfile.TemporaryDirectory(prefix="pimloom-") as folder:
         waves = Path(folder, "waves.vcd")
         wrong = RUNS[block](component, part, verilog, waves)
         if wrong:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pimloom.arch.cache import cache_folder
 from pimloom.arch.error import UserError
-from pimloom.arch.files import write_json
+from pimloom.arch.files import at_once, write_json
 from pimloom.arch.optics import Optics
 from pimloom.arch.part import Part
 from pimloom.rtl.flow.cosim import walk
@@ -92,7 +92,7 @@ def estimate_power(
         progress(1, 3)
         return made[-1].verilog
 
-    with tempfile.TemporaryDirectory(prefix="pimloom-") as folder:
+    with at_once(), tempfile.TemporaryDirectory(prefix="pimloom-") as folder:
         waves = Path(folder) / "run.vcd"
         with instead(gates):
             check = _own_sequencer if block == "sequencer" else VERIFIERS[block]
