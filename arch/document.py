@@ -43,7 +43,7 @@ def read_text(path: Path, largest_bytes: int = LARGEST_BYTES) -> str:
             blocks.append(block)
             size += len(block)
             if size > largest_bytes:
-                smaller = "leave out what nothing reads, or cut it in several files"
+                smaller = "leave out unused parts, or split it into several files"
                 raise UserError(f"{path}: is larger than {capacity(largest_bytes)}, the most that is read; {smaller}")
         return b"".join(blocks)
 

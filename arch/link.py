@@ -63,6 +63,6 @@ def fabric_of(link: Link | None, domain: int | None, network: Link | None, devic
     if link is None:
         raise UserError(f"--tp {devices}: {where} has no key link, which joins devices that share a layer; add one")
     if domain is not None and devices > domain and network is None:
-        said = f"its link joins {domain} devices, and it has no key network, which joins more"
+        said = f"its link joins {domain} devices, and it has no key network for more"
         raise UserError(f"--tp {devices}: {where}: {said}; add one, or take at most {domain}")
     return Fabric(link, domain, network)

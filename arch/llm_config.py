@@ -50,7 +50,7 @@ class Config:
             self.tree = {"model_type": "gemma3_text", **outside, **inner}
             self.outside = outside.keys() - inner.keys()
             self.notes.append(
-                f"{self.whole_type} is modelled by its text model ({place}); what reads images or sound is left out"
+                f"{self.whole_type} is modelled by its text model ({place}); parts for images and sound are left out"
             )
         given = self.tree["model_type"]
         self.model_type = ALIASES.get(given, given) if isinstance(given, str) else given

@@ -108,7 +108,7 @@ def _unread(config: Config, fields: dict[str, Any]) -> None:
         elif same:
             config.refuse(key, f"{json.dumps(fields[same])}, the value of {config.key(same)}")
         elif value is not None and (meant := _meant(key, config)):
-            config.refuse(key, "a key that is known here", f"{NEAREST}{meant}")
+            config.refuse(key, "a known key", f"{NEAREST}{meant}")
         else:
             unknown.append(key)
     if inert or unknown:

@@ -52,7 +52,7 @@ WITHOUT_EFFECT_OF: dict[str, tuple[str, ...]] = {
     "stablelm": ("rotary_scaling_factor",),  # a constant, too
 }
 
-QUANTISED = "how weights are quantised stands in quantization_config"
+QUANTISED = "the format of weights is in quantization_config"
 Only = dict[str, tuple[tuple[Any, ...], str]]  # key: what may stand there, and why nothing else may
 ONLY: Only = {
     "pruned_heads": ((None, {}), "all layers have the same heads here"),
@@ -62,7 +62,7 @@ ONLY: Only = {
     "cross_attention_layers": ((None, []), "only decoders are modelled"),
     "sparsity_config": ((None, {}, {"format": "dense"}), "sparse weights are not modelled"),
 }
-_FREQUENT = ((None, 1), "all layers behind the dense ones have experts here")
+_FREQUENT = ((None, 1), "all layers after the dense ones have experts here")
 _LATENT = ((None, True), "attention has a compressed cache (MLA) here")
 ONLY_OF: dict[str, Only] = {
     "deepseek_v2": {"moe_layer_freq": _FREQUENT, "use_mla": _LATENT},

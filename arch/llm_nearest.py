@@ -57,12 +57,12 @@ def nearest_type(tree: dict[str, Any], fields: Iterable[str]) -> str:
         return f"; nearest: {like[0]}" if like else ""
     missing = _missing(tree, kind, fields) if len(tree) > 1 or lacks else []
     said = [f"which {lacks}"] if lacks else []
-    said += [f"{'and ' if lacks else 'which '}would need {', '.join(missing)} besides"] if missing else []
+    said += [f"{'and ' if lacks else 'which '}would also need {', '.join(missing)}"] if missing else []
     return ", ".join([f"; nearest: {kind}", *said])
 
 
 def _missing(tree: dict[str, Any], kind: str, fields: Iterable[str]) -> list[str]:
-    """Keys that a file of this type would need besides."""
+    """Keys that a file of this type would also need."""
     needed = [f for f in fields if f not in FIXED[kind] and f not in DEFAULTS[kind]]
     spelled = [{**COMMON_KEYS, **KEYS[kind]}.get(f, (f,)) for f in needed]
     return [keys[0] for keys in spelled if not any(k in tree for k in keys)]

@@ -20,7 +20,7 @@ class Routing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "systems draw by the seed); false: tokens are distributed over experts as evenly as shares allow",
         "zipf": "the expert of rank r has the share 1 / r^zipf; 0: equal shares [1]",
         "counts": "tokens of each expert in a trace, which give the shares; empty: shares by zipf [tokens]",
-        "seed": "of the draws [1]",
+        "seed": "seed of the draws [1]",
     }
 
     drawn: bool = True

@@ -135,7 +135,7 @@ def test_a_step_of_the_device_is_that_of_the_run() -> None:
     assert found.time_s == pytest.approx(whole.step_s, rel=1e-9) and found.energy_j == pytest.approx(whole.step_j)
     assert set(found.resources) == {"GPUs", "stacks", "links"}
     assert device.step(Batch.prefill([1024] * 8)).time_s == pytest.approx(whole.prefill_s, rel=1e-9)
-    with pytest.raises(UserError, match="go in steps of their own; take --scheduler vllm-v0"):
+    with pytest.raises(UserError, match="in separate steps; take --scheduler vllm-v0"):
         device.step(Batch.decode([10]) + Batch.prefill([11]))
     with pytest.raises(UserError, match="fit; take fewer requests"):
         device.check(Batch.decode([2048] * 100))
@@ -155,7 +155,7 @@ def test_a_step_of_the_device_is_that_of_the_run() -> None:
     ("--model gpt3-175b --every 0", "--every 0: expected at least 1"),
     ("--model gpt3-175b --batch 0", "--batch 0: expected at least 1"),
     ("--model gpt3-175b --seed 7", "--seed 7: attacc draws nothing; leave it out"),
-    ("--model gpt3-175b --set gpu.memory_gb_s=1e-320", "energy of a step is beyond all numbers"),
+    ("--model gpt3-175b --set gpu.memory_gb_s=1e-320", "energy of a step is not finite"),
 ])  # fmt: skip
 def test_what_is_refused(options: str, said: str) -> None:
     found = call("run", "attacc", *options.split())

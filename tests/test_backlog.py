@@ -131,7 +131,7 @@ def test_rates_that_are_never_completed_are_refused():
     done = call("serve", "gpu_a100", "--model", "gpt2", "--layers", "2", "--lengths", "64:1", "--requests", "50",
                 "--batch", "1", "--scheduler", "orca", "--arrivals", "poisson:1/s", "--goodput", "--slo",
                 "latency=1000s", "--rate", rate)  # fmt: skip
-    assert done.code == 2 and "never holds, as no more than" in done.err and done.err.count("\n") == 1
+    assert done.code == 2 and "does not hold: at most" in done.err and done.err.count("\n") == 1
 
 
 def said(done: Any) -> str:

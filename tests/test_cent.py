@@ -211,7 +211,7 @@ def test_the_command() -> None:
     ("--model llama-2-7b --prompt 5 --generate 0", "--generate 0: expected at least 1 token"),
     ("--model llama-2-7b --seed 3", "--seed 3: cent draws nothing; leave it out"),
     ("--model llama-2-7b --set latches=1", "expected int >= 2"),
-    ("--model llama-2-7b --context 8 --set near_memory.clock_mhz=1e-320", "energy of a token is beyond all numbers"),
+    ("--model llama-2-7b --context 8 --set near_memory.clock_mhz=1e-320", "energy of a token is not finite"),
     ("--model gpt2", "gpt2: a context of 4,096 tokens, the model has 1,024 positions; take --generate 512 or less"),
     ("--model llama-2-7b --prompt 1024", "the model has 4,096 positions; take --generate 3072 or less"),
     ("--model llama-2-7b --generate 4000", "the model has 4,096 positions; take --prompt 96 or less"),

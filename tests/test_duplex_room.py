@@ -22,8 +22,8 @@ MIXTRAL = load_llm("mixtral-8x7b")
     [
         ({"pim": "none"}, "--set pim: none leaves nothing beside the xPU; set co_processing=false, too"),
         ({"arrangement": "hetero"}, "hetero has both processors on no device; set co_processing=false, too"),
-        ({"routing.counts": "[1,2]"}, "--set routing.counts: tokens of 2 experts, mixtral-8x7b has 8"),
-        ({"routing.counts": "[1,0,0,0,0,0,0,0]"}, "each token takes 2 experts; write as many above 0"),
+        ({"routing.counts": "[1,2]"}, "--set routing.counts: counts of 2 experts, mixtral-8x7b has 8"),
+        ({"routing.counts": "[1,0,0,0,0,0,0,0]"}, "each token takes 2 experts; give as many counts above 0"),
         (
             {"routing.counts": "[1,1,1,1,1,1,1,1]", "routing.zipf": "1"},
             "--set routing.zipf: routing.counts set the shares, too",
@@ -156,7 +156,7 @@ def test_capacity_of_several_nodes_is_that_of_a_device() -> None:
 
 def test_what_no_number_holds_is_said() -> None:
     device = device_of(load_system("duplex", QUICK | {"device.links.node.pj_per_bit": "1e308"}), MIXTRAL, Share(1, 32))
-    with pytest.raises(UserError, match="duplex: time or energy of a step is beyond all numbers; raise rates and clo"):
+    with pytest.raises(UserError, match="duplex: time or energy of a step is not finite; raise rates and clo"):
         device.step(Batch.decode([100] * 4))
 
 

@@ -261,9 +261,7 @@ def test_spellings_that_vary() -> None:
     assert load(QWEN2_7B, use_sliding_window=True, max_window_layers=0).sliding_window == 131072
 
 
-FLOATING = (
-    "expected float16, bfloat16, float32, float64 or auto (how weights are quantised stands in quantization_config)"
-)
+FLOATING = "expected float16, bfloat16, float32, float64 or auto (the format of weights is in quantization_config)"
 NONE = "nearest: none: models are decoders with attention in every layer here"
 
 
@@ -348,7 +346,7 @@ NONE = "nearest: none: models are decoders with attention in every layer here"
             LLAMA_2_7B,
             (),
             {"intermediate_sizes": 4},
-            "$.intermediate_sizes: expected a key that is known here, got 4; nearest: intermediate_size",
+            "$.intermediate_sizes: expected a known key, got 4; nearest: intermediate_size",
         ),
     ],
 )

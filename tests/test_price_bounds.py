@@ -173,7 +173,7 @@ def test_phases_that_a_device_never_mixes_are_refused_without_exact_too(monkeypa
     for steps in (None, 0):
         set_steps(monkeypatch, steps)
         for more in ({}, {"exact": True}, {"sample": 0}):
-            with pytest.raises(UserError, match="prompts and decode of an AttAcc system go in steps of their own"):
+            with pytest.raises(UserError, match="an AttAcc system runs prompts and decode in separate steps"):
                 pimloom.serve("attacc_gpu", **given, **more)
 
 

@@ -36,11 +36,11 @@ NEAREST = {  # of types that are not supported: what stands behind `nearest`
     "baichuan2_7b": "llama", "command_r_35b": "stablelm, which scales no logits", "config": "gpt_neox, which",
     "glm4_9b": "qwen2, which rotates", "google--gemma-4-26B-A4B": "gemma3_text, which has heads",
     "MiniMaxAI--MiniMax-M2.7": "mixtral", "MiniMaxAI--MiniMax-M3": "gpt_oss", "minicpm3_4b": "deepseek_v3, which",
-    "moonshotai--Kimi-K3": "deepseek_v3, which would need", "nvidia--DeepSeek-V4-Pro-NVFP4": "deepseek_v3, which",
+    "moonshotai--Kimi-K3": "deepseek_v3, which would also need", "nvidia--DeepSeek-V4-Pro-NVFP4": "deepseek_v3, which",
     "nvidia--Llama-3_3-Nemotron-Super-49B-v1": "llama", "nvidia--MiniMax-M2.7-NVFP4": "mixtral",
     "nvidia--NVIDIA-Nemotron-3-Ultra-550B-A55B-NVFP4": "none: models are decoders with attention in every layer",
     "nvidia--Nemotron-H-56B-Base-8K": "none: models are decoders with attention in every layer",
-    "sgl-project--DeepSeek-V4-Flash-FP8": "deepseek_v3, which would need",
+    "sgl-project--DeepSeek-V4-Flash-FP8": "deepseek_v3, which would also need",
     "stepfun-ai--Step-3.7-Flash-FP8": "qwen3_moe",
     "XiaomiMiMo--MiMo-V2-Flash": "qwen3_moe",
     **dict.fromkeys(("nvidia--GLM-5.1-NVFP4", "zai-org--GLM-5.1", "zai-org--GLM-5.2", "zai-org--GLM-5.2-FP8"),
@@ -130,7 +130,7 @@ def test_all_that_cannot_be_honoured_is_told_together(tmp_path: Path) -> None:
     [
         ("qwen3-30b-a3b", {"shared_expert_intermediate_size": 512}, "no such experts here"),
         ("qwen3-30b-a3b", {"qkv_bias": True}, "false, the value of attention_bias"),
-        ("llama-2-7b", {"num_key_value_head": 8}, "a key that is known here, got 8; nearest: num_key_value_heads"),
+        ("llama-2-7b", {"num_key_value_head": 8}, "a known key, got 8; nearest: num_key_value_heads"),
         ("llama-2-7b", {"attention_chunk_size": 8192}, "all layers have plain attention here"),
         ("llama-2-7b", {"residual_multiplier": 0.22}, "no such factor here"),
         ("gemma-2-9b", {"num_kv_shared_layers": 4}, "all layers have plain attention here"),
@@ -175,7 +175,7 @@ def test_a_wrapper_is_modelled_by_its_text_model(place: str, tmp_path: Path) -> 
     outer = {"model_type": "mistral3", "vision_config": {"hidden_size": 8}, "image_token_index": 10}
     llm = changed(tmp_path, outer, **{place: ours("mistral-7b-v0.1")})
     assert llm.decisive() == changed(tmp_path, ours("mistral-7b-v0.1")).decisive()
-    inside = f"mistral3 is modelled by its text model ({place}); what reads images or sound is left out"
+    inside = f"mistral3 is modelled by its text model ({place}); parts for images and sound are left out"
     assert inside in changed(tmp_path, outer, **{place: ours("mistral-7b-v0.1")}).notes[0]
     with pytest.raises(UserError, match=rf"at \$\.{place}\.num_hidden_layers: expected int"):
         changed(tmp_path, outer, **{place: ours("mistral-7b-v0.1") | {"num_hidden_layers": "32"}})

@@ -141,7 +141,7 @@ def test_run_compare_and_sweep_price_the_same_step() -> None:
     [
         ("gpu_h100", "llama-3-8b", {"routing.zipf": "1"}, "routing.zipf: llama-3-8b has no experts"),
         ("npu_only", "gpt2", {"routing.seed": "1"}, "routing.seed: gpt2 has no experts"),
-        ("gpu_h100", "mixtral-8x7b", {"routing.counts": "[1,2]"}, "tokens of 2 experts, mixtral-8x7b has 8"),
+        ("gpu_h100", "mixtral-8x7b", {"routing.counts": "[1,2]"}, "counts of 2 experts, mixtral-8x7b has 8"),
         ("gpu_h100", "mixtral-8x7b", {"routing.seed": "1"}, "it takes the exact mean of all draws"),
         ("npu_only", "gpt2", {"routing.drawn": "false", "routing.seed": "1"}, "not read with routing.drawn=false"),
     ],

@@ -331,7 +331,7 @@ ONE = "system: x\naxes: {a.b: [1]}\n"
             ONE + "objectives: {1 + 1: min}\n",
             "s.yaml:3: at $.objectives.1 + 1: expected an expression that reads a col",
         ),
-        (ONE + "#" * 2**20, "s.yaml: is larger than 1 MiB; cut it in several sweeps, or give ranges instead of lists"),
+        (ONE + "#" * 2**20, "s.yaml: is larger than 1 MiB; split it into several sweeps, or give ranges"),
     ],
 )
 def test_a_bad_file(text: str, said: str, tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ LmHead = Annotated[
     bool | None,
     typer.Option(
         LM_HEAD,
-        help="With embedding, LM head and sampling, or without; else without, on every system (PIM-GPT: by "
+        help="Include embedding, LM head and sampling, or leave them out. Default: left out on every system (PIM-GPT: "
         "workload.lm_head of its file).",
     ),
 ]

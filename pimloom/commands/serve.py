@@ -181,8 +181,8 @@ SampleSize = Annotated[
     typer.Option(
         metavar="N",
         parser=count,
-        help="Iterations of each kind of phase that measure the error of interpolated prices; more if it exceeds "
-        "--price-error.",
+        help="Simulated iterations of each kind of phase, to measure errors of interpolated prices; more if "
+        "they exceed --price-error.",
     ),
 ]
 PriceError = Annotated[

@@ -118,7 +118,7 @@ def headline(checks: list[dict[str, object]]) -> Claim:
 WITHIN = "Waste and MFU lie within the tolerances of the table below."
 NOT_JUDGED = (
     "The cost is fitted: three of our prices were solved from the paper's totals. The MFU ratio is that of 131,072 "
-    "GPUs and a recipe of ours; fewer GPUs gain less, as the curves show."
+    "GPUs and our recipe; fewer GPUs gain less, as the curves show."
 )
 ANOTHER_TRACE = "waste is not judged, as its trace is not the public one, which --faults takes"
 HEADLINE, FEWER = ("waste_ratio", "cost_ratio", "mfu_ratio"), 16_384

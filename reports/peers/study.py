@@ -74,7 +74,7 @@ WINNERS = (
     "tokens/s per device and per TB/s of memory. Energies are ranked over the same known cells only."
 )
 FIGURES = (
-    "Right and down is better, between systems with the same known cells: the number behind each name is how many of "
+    "Lower right is better, between systems with the same known cells. The number after each name is how many of "
     "the twelve it knows. A line joins batches of one system, at the longest context."
 )
 ORDER = "≤ and ≥: upper and lower bounds of a sum. Systems side by side: the bounds leave their order open."

@@ -47,7 +47,7 @@ def show_goodput(found: Goodput) -> None:
     end = "the highest of --rate" if found.fails_per_s is None else f"{found.fails_per_s:,.3f}/s does not"
     most = found.saturation_per_s
     if most is not None:
-        show_line(f"saturation: {most:,.3f}/s are completed while others always wait; no higher rate holds")
+        show_line(f"saturation: {most:,.3f}/s are completed while requests always wait; no higher rate holds")
     per_j = "" if found.requests_per_j is None else f", {found.requests_per_j:,.4g} requests per J"
     per_j += "" if found.requests_per_usd is None else f", {found.requests_per_usd:,.4g} for a dollar"
     show_line(

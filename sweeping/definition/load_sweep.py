@@ -77,7 +77,7 @@ def read_sweep(text: str, file: str) -> Sweep:
     """
     if len(text.encode(errors="replace")) > LARGEST_BYTES:
         said = f"{file}: is larger than {capacity(LARGEST_BYTES)}"
-        raise UserError(f"{said}; cut it in several sweeps, or give ranges instead of lists")
+        raise UserError(f"{said}; split it into several sweeps, or give ranges instead of lists")
     document = Document(file, text, free=FreePlaces())
     given = struct_of(document, _File)
     systems = tuple(given.system) if isinstance(given.system, list) else ()

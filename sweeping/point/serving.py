@@ -198,8 +198,8 @@ def columns(figures: bool) -> list[Column]:
         Column("time_s", False, "from the first arrival to the last token"),
         Column("iterations", True, "iterations"),
         Column("simulated_iterations", True, "different ones that were simulated"),
-        Column("pricing_error", False, "error of the time of all iterations, as a sample of them shows; empty if none"),
-        Column("pricing_energy_error", False, "the same of their energy"),
+        Column("pricing_error", False, "error of the time of all iterations, from a sample; empty without one"),
+        Column("pricing_energy_error", False, "error of their energy, from the same sample"),
         Column("pricing_error_bound", False, "bound of TTFT, TPOT, latency, time and energy, as a share"),
         Column("pricing_holds", True, "1 if errors of prices are within `price_error`, 0 if they may exceed it"),
     ]

@@ -30,9 +30,9 @@ def check_routing(system: System, llm: LlmSpec) -> None:
     if not counts:
         return
     if len(counts) != llm.num_experts:
-        raise UserError(f"{where}: tokens of {len(counts)} experts, {llm.name} has {llm.num_experts}; write as many")
+        raise UserError(f"{where}: counts of {len(counts)} experts, {llm.name} has {llm.num_experts}; give as many")
     if sum(n > 0 for n in counts) < least:
-        raise UserError(f"{where}: each token takes {least} experts; write as many above 0")
+        raise UserError(f"{where}: each token takes {least} experts; give as many counts above 0")
     if routing.zipf:
         raise UserError(f"{system.where('routing.zipf')}: routing.counts set the shares, too; set one of the two")
 

@@ -108,7 +108,7 @@ class Run:
 def check_numbers(name: str, seconds: float, joules: float) -> None:
     """Raise UserError for a time or an energy that no number holds."""
     if not (isfinite(joules) and seconds < MOST_S):
-        raise UserError(f"{name}: time or energy of a step is beyond all numbers; raise rates and clocks")
+        raise UserError(f"{name}: time or energy of a step is not finite; raise rates and clocks")
 
 
 def covered_ps(times: Iterable[tuple[int, int]]) -> int:

@@ -41,7 +41,7 @@ LAYERS = (
     "Times, energies and memory are of the decoder layers: embedding, LM head and sampling are left out on all systems."
 )
 WITH = "Times, energies and memory are of the whole model: embedding, LM head and sampling are in them."
-WHOLE_MODEL = "what it needs of memory holds embedding and LM head, too"
+WHOLE_MODEL = "its memory includes embedding and LM head"
 
 
 class Phase(msgspec.Struct, frozen=True, kw_only=True):

@@ -96,7 +96,7 @@ def _json_lines(path: Path) -> tuple[RequestFormat, Table]:
         if "sub_requests" in row:
             raise UserError(
                 f"{place}: sub_requests: a session whose calls wait for one another is not modelled; write each call "
-                "as a request of its own, with its arrival_time_ns"
+                "as a separate request, with its arrival_time_ns"
             )
         if not table:
             form, names = _format(place, list(row), JSON_LINES), list(row)

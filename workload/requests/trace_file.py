@@ -142,7 +142,7 @@ def read_conversations(path: Path) -> Conversations:
     if not rows:
         raise UserError(f"{path}: at $: no turn of a human that gpt answers; {_SHAPE}")
     if (longest := max(max(row[:2]) for row in rows)) > LONGEST:
-        raise UserError(f"{path}: a turn of about {longest} tokens with all before it; expected at most {LONGEST}")
+        raise UserError(f"{path}: a turn of about {longest} tokens with its history; expected at most {LONGEST}")
     note = (
         f"lengths estimated as characters / {CHARACTERS_PER_TOKEN}, rounded up, not counted by a tokenizer; a prompt "
         "holds all earlier turns of its conversation"

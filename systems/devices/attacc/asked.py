@@ -59,7 +59,7 @@ def box_work(system: System, llm: LlmSpec, asked: Asked) -> Work[AttAccOutcome]:
         step_s, step_j = (fsum(mean.seconds.values()), fsum(mean.joules.values())) if mean else (None, None)
         prefill_s, prefill_j = (fsum(first.seconds.values()), fsum(first.joules.values())) if first else (0.0, 0.0)
         if not isfinite((step_s or 0) + prefill_s + (step_j or 0) + prefill_j):
-            raise UserError(f"{system.name}: time or energy of a step is beyond all numbers; raise rates and clocks")
+            raise UserError(f"{system.name}: time or energy of a step is not finite; raise rates and clocks")
         outcome = AttAccOutcome(
             system=system.name,
             model=llm.name,

@@ -49,8 +49,7 @@ class AttAccDevice:
             raise UserError(f"{self._name}: drafts to verify, and a step is of prompts or of a token each")
         if len(phases) > 1:
             raise UserError(
-                "prompts and decode of an AttAcc system go in steps of their own; "
-                "take --scheduler vllm-v0 without --chunked"
+                "an AttAcc system runs prompts and decode in separate steps; take --scheduler vllm-v0 without --chunked"
             )
         if phases == {"decode"}:
             step = found.decode([request.context for request in requests])

@@ -56,7 +56,7 @@ def request_work(system: System, llm: LlmSpec, asked: Asked) -> Work[CentOutcome
             progress(n + 1, len(contexts))
         figures = (cost.token_ms + cost.power_mw + sum(cost.energy_pj.values()) for cost in costs)
         if not isfinite(sum(figures)):
-            said = "time or energy of a token is beyond all numbers; raise rates and clocks"
+            said = "time or energy of a token is not finite; raise rates and clocks"
             raise UserError(f"{system.name}: {said}")
         outcome = _outcome(system, llm, found, contexts, costs, every, whole, digest, time.perf_counter() - start)
         spans = token_spans([costs[len(costs) // 2]])

@@ -38,7 +38,7 @@ from pimloom.workload.need import CACHE_MANAGERS, Windowed, windowed
 from pimloom.workload.requests.arrivals import parse_arrivals
 from pimloom.workload.requests.table import Requests, content
 
-PREFIX_KEEPS_ALL = "layers with a window keep all tokens of a request: blocks that prompts share are of all layers"
+PREFIX_KEEPS_ALL = "layers with a window keep all tokens of a request: shared blocks hold all layers"
 BATCH = 256  # requests that run at most [recalled: vLLM's max_num_seqs]
 
 
@@ -110,7 +110,7 @@ def prepared(
 
 def _usd_per_h(wanted: Wanted, devices: int, apart: Apart | None) -> float | None:
     """Of all devices; `devices`: of a stage."""
-    price, *more = parse_price(wanted.price, 2 if apart else 1, "of both machines")
+    price, *more = parse_price(wanted.price, 2 if apart else 1, "of both systems")
     if price is None:
         return None
     drafting = more[0] * apart.devices if apart and more[0] is not None else 0.0
@@ -242,7 +242,7 @@ def _named(
         requests=[requests.arrival_ps, requests.prompt, requests.output, requests.clients], router=plan.router,
         exact=plan.exact, sample=plan.sample, price_error=plan.price_error,
         seed=plan.seed, slo=None if wanted.slo is None else parse_slo(wanted.slo),
-        price=parse_price(wanted.price, 2 if plan.transform and plan.transform.apart else 1, "of both machines"),
+        price=parse_price(wanted.price, 2 if plan.transform and plan.transform.apart else 1, "of both systems"),
         transforms=decisive_transforms(
             speculate=wanted.speculate, branches=wanted.branches, shared=wanted.shared_kv, mode=wanted.mode,
             weights=wanted.weights, density=wanted.density,

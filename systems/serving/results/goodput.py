@@ -240,7 +240,7 @@ def find(stream: RateTrials, rates: tuple[float, float], share: float, devices: 
     most = saturation(stream, told.next())
     if most is not None and low >= most:
         raise UserError(
-            f"--rate: the lowest, {low:g}/s, never holds, as no more than {most:.4g} requests/s are completed; give a "
+            f"--rate: the lowest, {low:g}/s, does not hold: at most {most:.4g} requests/s are completed; give a "
             "lower one, or more replicas"
         )
     if not holds(low):
@@ -282,7 +282,7 @@ def _never(trial: Trial, share: float) -> str:
     if found.state == "steady":
         return (
             f"--slo: never met: at the lowest rate, {rate}, {trial.attained:.1%} of requests hold it, and {share:.0%} "
-            "are asked for; give --rate a lower one, or another --slo"
+            "are required; lower --rate, or change --slo"
         )
     count = len(trial.online.by_request["arrival_s"])
     return (
