@@ -77,7 +77,7 @@ def sum_text(ledger: Mapping[str, EnergyCell], joules: float) -> str:
 
 
 def sum_sign(ledger: Mapping[str, EnergyCell]) -> str:
-    """The sign before a sum that is a bound, because a figure is one or cells other than the host's are unknown: `≤ `,
+    """The sign of a sum that is a bound, because a figure is a bound or a cell other than the host's is unknown: `≤ `,
     `≥ `, or `~ ` for bounds of both directions."""
     bounds = bounds_of(ledger)
     if any(not ledger[cell].known for cell in CELLS if cell not in HOST):

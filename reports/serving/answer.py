@@ -78,7 +78,7 @@ def said(points: Sequence[Point], changes: Sequence[Crossing]) -> str:
 
 
 def _open(points: Sequence[Point]) -> list[str]:
-    """A sentence about winners per joule whose energy is a lower bound, if any."""
+    """A sentence that names the winners per joule whose energy is a lower bound; none if there are none."""
     best = [one for load in sorted({point.load for point in points}) if (one := winner(_at(load, points), "j"))]
     lower = list(dict.fromkeys(one.machine for one in best if one.sign in LOWER))
     said = f"The energy of {' and '.join(lower)} is a lower bound: where it is the least, the order is open."

@@ -149,8 +149,8 @@ def maker(plan: Plan) -> Any:
 
 
 def searched(model: str, devices: int, arrivals: str) -> tuple[dict[Plan, tuple[float, float]], bool]:
-    """Mean latency [s] and energy of a token [J] of each plan whose weights and caches fit and whose backlog is steady;
-    of all that fit, and False, if none is steady."""
+    """Mean latency [s] and energy per token [J] of each plan whose weights and caches fit and whose backlog is steady,
+    and True. If none is steady: those of all plans that fit, and False."""
     llm, system, trace, found = load_llm(model), load_system(GPU), read(TRACE), dict[Plan, tuple[float, float]]()
     able, rate = dict[Plan, tuple[float, float]](), parse_arrivals(arrivals).rate
     for plan in plans(llm, devices):

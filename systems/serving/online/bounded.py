@@ -144,10 +144,10 @@ def _energy(phases: Sequence[tuple[str, PhaseErrors]], which: int) -> float:
 
 def _bounds(way: Rerun, found: Online, phases: Sequence[tuple[str, PhaseErrors]]) -> dict[str, float]:
     """Bounds of results, as shares: the largest changes in runs with all prices longer, all shorter, and decode and
-    prompts in opposite directions, by the bound of a single iteration. A mean or percentile of requests has at least
-    the middle one of the five, p99 and the maximum twice that. TTFT and latency have at least an iteration that a
-    request waits for where it came just after its start, over the root of the number of requests that decide a figure.
-    Energy has its own error, too."""
+    prompts in opposite directions, by the bound of a single iteration. Each figure of a result has at least the
+    median bound of its five figures, p99 and the maximum twice that. TTFT and latency have at least the time of an
+    iteration, which a request that arrives after its start waits for, divided by the square root of the number of
+    requests that decide the figure. The error of energies is added to the bound of energy."""
     mine = figures_of(found)
     singles = [0.0 if phase.simulated else max(phase.estimates()[0].single, SMALL) for _, phase in phases]
     bounds = _changes(way, mine, phases, singles) if any(singles) else dict.fromkeys(mine, 0.0)
