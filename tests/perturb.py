@@ -1,4 +1,4 @@
-"""Every place of a YAML, other values that may stand there, and the places whose values a command takes and ignores."""
+"""Perturb each key of a YAML file, and find the keys whose values a command accepts and ignores."""
 
 import json
 import re
@@ -12,16 +12,16 @@ from pimloom.arch.load import read_sheet, tree_of
 from pimloom.arch.names import find
 from tests.command import call
 
-Ask = Callable[[str, str], Any]  # the result with a text at a place, of '' as it is; the error if that is refused
+Ask = Callable[[str, str], Any]  # (place, text) -> result with this value, or the error; ('', ''): the file as it is
 
 NAMES = ("description", "kind", "type", "standard", "part", "aim", "device")
-INNER = {"aim": "aim_devices", "device": "duplex_devices", "part": "parts"}  # keys that name a file, and its folder
-# Of a result, what is no result.
+INNER = {"aim": "aim_devices", "device": "duplex_devices", "part": "parts"}  # key that names a file: the folder of the file
+# Fields of a result that any change of the input changes.
 OWN = ("spec_digest", "digest", "base_digest", "point", "version", "wall_s", "requests_per_s", "finished_utc")
 REFUSED = re.compile("not read|does not read it|has no stacks|no such key|has no experts|which this system does not")
-AGREE = re.compile(  # a part is one of numbers that fit each other: what does not is refused
+AGREE = re.compile(  # errors of values that contradict other keys
     r"banks x rows|a burst carries|lanes x element_bits|has one command bus|expected at least tRAS|expected a power of"
-    r"|expected true or false|expected more than|takes elements of|needs? stacks|multipliers beside|whole beats"
+    r"|expected true or false|expected more than|takes elements of|needs? stacks|multipliers beside|number of beats"
     r"|memory spaces|set memory=ideal|where (structure|quirks) is|row buffers that are not dual"
     r"|expected 0 with row_buffers none|expected (1|ws) without PIM|expected one of|expected a mapping|expected text"
     r"|a row at a time|cannot run|no unit has it|units? of"
@@ -29,7 +29,7 @@ AGREE = re.compile(  # a part is one of numbers that fit each other: what does n
 
 
 def leaves(tree: Any, place: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted places of a file and what stands there."""
+    """The dotted places of a file, with their values."""
     if isinstance(tree, dict):
         for key, below in tree.items():
             yield from leaves(below, f"{place}.{key}" if place else key)
@@ -38,7 +38,7 @@ def leaves(tree: Any, place: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def places_in(folder: str, name: str) -> dict[str, Any]:
-    """Places of a file, of the files that it names, and of its links, where a user would set them."""
+    """The places that a user can set: those of a file, of the files that it names, and of its links."""
     path = find(folder, name)
     found = dict(leaves(tree_of(read_sheet(path))))
     for place, value in list(found.items()):
@@ -57,7 +57,7 @@ def places_in(folder: str, name: str) -> dict[str, Any]:
 
 
 def others(value: Any) -> list[str]:
-    """Other values that might stand there, far and near."""
+    """Other values of the same type, far and near."""
     if isinstance(value, bool):
         return [str(not value).lower()]
     if isinstance(value, int):
@@ -71,14 +71,14 @@ def others(value: Any) -> list[str]:
 
 
 def _words(ask: Ask, place: str, value: str) -> list[str]:
-    """The other words that may stand there, by what a command says of one that may not."""
+    """The other allowed words, from the error for a wrong one."""
     said = ask(place, "no-such-word")
     found = re.search(r"expected one of ([\w, -]+?)(?:, got|; |$)", said) if isinstance(said, str) else None
     return [word for word in (found[1].split(", ") if found else ()) if word != value]
 
 
 def command_asks(*arguments: str, system: str = "") -> Ask:
-    """What a command prints as JSON, without digests; system: a candidate of a comparison that a place is of."""
+    """The JSON of a command without digests. system: the system of a comparison whose places are set."""
 
     def ask(place: str, text: str) -> Any:
         done = call(*arguments, *(("--set", f"{system}{place}={text}") if place else ()), "--json", "-", "--quiet")
@@ -88,7 +88,7 @@ def command_asks(*arguments: str, system: str = "") -> Ask:
 
 
 def _without(found: Any) -> Any:
-    """A result without what any other value changes."""
+    """A result without the fields of `OWN`."""
     if isinstance(found, dict):
         return {key: _without(value) for key, value in found.items() if key not in OWN}
     return [_without(value) for value in found] if isinstance(found, list) else found
@@ -97,8 +97,8 @@ def _without(found: Any) -> Any:
 def quiet(
     asks: Sequence[Ask], places: Mapping[str, Any], alone: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, list[str]]:
-    """Places whose other values each of the commands takes without a change, or refuses without a reason; and those
-    values. alone: how places end that are left out."""
+    """The places whose other values all commands accept without a change or refuse without a reason, with these values.
+    alone: endings of the places that are left out."""
     left = {place: value for place, value in places.items() if not any(map(place.endswith, alone))}
     found: dict[str, list[str]] = {}
     for ask in asks:
@@ -111,7 +111,7 @@ def quiet(
 
 
 def _quiet(ask: Ask, plain: Any, place: str, value: Any) -> list[str]:
-    """Values that a command takes without a change; if there are none, what it says where it does not say why."""
+    """The values that a command accepts without a change; if there are none, its errors that have no reason."""
     same, said = list[str](), list[str]()
     for text in others(value) or (_words(ask, place, value) if isinstance(value, str) else ()):
         other = ask(place, text)

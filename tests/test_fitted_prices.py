@@ -1,4 +1,4 @@
-"""Prices that are fitted to what a device tells of its steps, on machines whose times are made up and known."""
+"""Prices that are fitted to the work of steps, on devices with known synthetic times."""
 
 from collections.abc import Sequence
 from random import Random
@@ -20,8 +20,8 @@ from pimloom.workload.batch import Batch
 
 
 class TwoUnits:
-    """Two stages, whose units work side by side: arrays take rows, banks the longest context; a request alone has them
-    one behind the other. Energy is that of rows, of time and of the cache."""
+    """A device with two stages. Arrays take rows, banks the longest context, at the same time; with one request, one
+    after the other. Energy is linear in rows, time and cache."""
 
     most_requests, in_order, exact_steps = None, False, 0
 
@@ -49,11 +49,11 @@ class TwoUnits:
         return SimpleNamespace(tokens=10**6)
 
     def check(self, batch: Batch) -> None:
-        """All fit."""
+        """Accepts all batches."""
 
 
 def drawn(random: Random) -> list[Piece]:
-    """An iteration of up to 30 requests, and now and then a prompt."""
+    """A random iteration: up to 30 decoding requests, sometimes with a prompt."""
     decode = [Piece(1, random.randint(10, 3000), 1) for _ in range(random.randint(0, 30))]
     return decode + [Piece(random.randint(2, 900), 0, 1)] * (not decode or random.random() < 0.4)
 
@@ -64,7 +64,7 @@ def exact_of(machine: TwoUnits) -> Exact:
 
 @pytest.mark.parametrize("hidden", [1.0, 0.8, 0.3])
 def test_what_a_device_is_made_of_is_found(hidden):
-    """From 40 iterations all others, to half a percent: time, work of each limit and energy by cause."""
+    """A fit to 40 iterations predicts all others to 0.5 %: time, work of each limit and energy by cause."""
     random, exact = Random(1), exact_of(TwoUnits(hidden))
     read = Fitted(exact)
     read.learn({tuple(sorted(one)): exact.of(one) for one in (drawn(random) for _ in range(40))})
@@ -86,7 +86,7 @@ def test_an_iteration_far_from_all_others_is_simulated_and_others_are_not():
 
 
 def test_what_is_left_out_does_not_help_to_price_itself():
-    """A point that no other explains has its whole error."""
+    """A point unlike all others has its full error."""
     random, exact, odd = Random(2), exact_of(TwoUnits()), (Piece(1, 700, 1),) * 5
     read, true = Fitted(exact), exact.of(odd)
     points = {tuple(sorted(one)): exact.of(one) for one in (drawn(random) for _ in range(40))}
@@ -101,7 +101,7 @@ def test_causes_that_few_iterations_have_are_0_in_the_others():
 
 
 def test_outlines_have_the_sub_batches_of_the_device():
-    """Rows of each, and the longest context of each, as the machine lays them out."""
+    """The rows and the longest context of each sub-batch equal those of the device."""
     system, llm, random = load_system("neupims"), load_llm("llama-3-8b"), Random(5)
     outliner = Outliner(system.of_kind(NpuPimSystem), llm, 32)
     for _ in range(12):

@@ -167,10 +167,10 @@ SYSTEMS = (
     *COMPOSED,
 )  # fmt: skip
 RUN, SERVE = ("--prompt", "300", "--generate", "3"), ("--arrivals", "poisson:1000/s", "--lengths", "300:3")
-MANY = ("--prompt", "400", "--generate", "2", "--batch", "64")  # for what a few requests do not feel
+MANY = ("--prompt", "400", "--generate", "2", "--batch", "64")  # for keys without effect on a few requests
 AT_ONCE: dict[str, tuple[str, ...]] = {"pim_gpt": (), "cent": ()}  # requests; of others two
 TWO = ((*RUN, "--batch", "2", "--tp", "2"), (*RUN, "--batch", "2", "--tp", "2", "--set", "domain=1"))  # one domain, two
-AGAIN: dict[str, tuple[tuple[str, ...], ...]] = {  # more runs, for what the first does not feel
+AGAIN: dict[str, tuple[tuple[str, ...], ...]] = {  # more runs, for keys without effect on the first
     **dict.fromkeys(("gpu_a100", "gpu_h100"), TWO),
     **dict.fromkeys(("neupims", "npu_pim", "npu_only", "examples/systems/hbm3_npu.yaml"), (MANY,)),
     "cent": ((*RUN, "--lm-head"),),
@@ -178,7 +178,7 @@ AGAIN: dict[str, tuple[tuple[str, ...], ...]] = {  # more runs, for what the fir
 EXPERTS = {"model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2, "intermediate_size": 512}
 MODELS: dict[str, dict[str, Any]] = {"duplex": EXPERTS, "cent": {"intermediate_size": 40960}}
 ENTRIES = {"external_1": ("external_1", "last_1"), "external_2": ("external_2", "last_2"), "loopback": ("loopback",)}
-ALONE = {  # what one device, or so short a run, cannot feel: why
+ALONE = {  # keys without effect on one device or so short a run: why
     "timing.tRAS": "its sum with tRP is tRC, which binds", "timing.tRC": "tRAS + tRP bind",
     "gpu.l2_bytes": "the largest matrices fit", "stacks.pipelined": "projections that hide nothing here",
     "organization.pin_gbps": "checked against the clock, within a percent",
@@ -191,7 +191,7 @@ ALONE = {  # what one device, or so short a run, cannot feel: why
 
 
 OF_MANY = {"row_hit_cap": "few requests"}
-OF_PEERS = {  # what one device does not read
+OF_PEERS = {  # keys that one device does not read
     place: "one device" for place in ("domain", "collective_us", "gbps", "latency_ns", "pj_per_bit", "topology")
 }
 
