@@ -15,7 +15,7 @@ from tests.command import call
 Ask = Callable[[str, str], Any]  # (place, text) -> result with this value, or the error; ('', ''): the file as it is
 
 NAMES = ("description", "kind", "type", "standard", "part", "aim", "device")
-INNER = {"aim": "aim_devices", "device": "duplex_devices", "part": "parts"}  # key that names a file: the folder of the file
+INNER = {"aim": "aim_devices", "device": "duplex_devices", "part": "parts"}  # key that names a file: its folder
 # Fields of a result that any change of the input changes.
 OWN = ("spec_digest", "digest", "base_digest", "point", "version", "wall_s", "requests_per_s", "finished_utc")
 REFUSED = re.compile("not read|does not read it|has no stacks|no such key|has no experts|which this system does not")
