@@ -87,6 +87,7 @@ def test_results_that_one_system_lacks_are_empty_there() -> None:
         ({"system": ["gpu_a100", "gpu_a100"]}, "stands twice"),
         ({"system": []}, "system"),
         ({"set": {"gpu_h100": {"nothing": 1}}}, "gpu_h100: .*nothing"),
+        ({"set": {"gpu_b100": {"power_w": 3}}}, r"at \$.set.gpu_b100: no system gpu_b100; expected one of gpu_a100, "),
         (
             {"workload": SERVED["workload"] | {"price": {"gpu_a100": 1.29}}},
             "expected a value for each of gpu_a100, gpu_h100; no value for gpu_h100",

@@ -116,9 +116,7 @@ def _plain(value: Any) -> Any:
 Own = dict[str, dict[str, Any]]  # of each of several systems
 
 
-def _axes(
-    document: Document, given: _File, systems: Sequence[str]
-) -> tuple[dict[str, Scalar], tuple[Axis, ...], Own]:
+def _axes(document: Document, given: _File, systems: Sequence[str]) -> tuple[dict[str, Scalar], tuple[Axis, ...], Own]:
     """The fixed keys of the workload; all axes, `system` and those of the workload first; and the keys of the workload
     that each system has for itself."""
     _check_size(document, given)
@@ -150,9 +148,7 @@ def _axes(
     return fixed, tuple(axes.values()), own
 
 
-def _of_systems(
-    document: Document, at: str, value: Mapping[str, Any], systems: Sequence[str]
-) -> dict[str, Scalar]:
+def _of_systems(document: Document, at: str, value: Mapping[str, Any], systems: Sequence[str]) -> dict[str, Scalar]:
     """Check a mapping with a value for each system, and return it. Raises UserError."""
     if wrong := set(value) ^ set(systems):
         name = min(wrong)
@@ -183,10 +179,14 @@ def _set(
 ) -> tuple[dict[str, str], Own]:
     """The settings of all systems, and those of each system alone."""
     own: Own = {name: {} for name in systems}
-    for name in systems:
-        if isinstance(mine := given.get(name), dict):
-            own[name] = _texts(document, f"set.{name}", mine, axes)
-    shared = {place: value for place, value in given.items() if not (place in own and isinstance(value, dict))}
+    shared = dict[str, Any]()
+    for place, value in given.items():
+        if not (systems and isinstance(value, dict)):
+            shared[place] = value
+        elif place in own:
+            own[place] = _texts(document, f"set.{place}", value, axes)
+        else:
+            document.fail(f"set.{place}", f"no system {short(place)}; expected one of {', '.join(systems)}")
     return _texts(document, "set", shared, axes), own
 
 
