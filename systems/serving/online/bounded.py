@@ -15,7 +15,7 @@ from pimloom.systems.serving.results.outcome import Online, Spread
 
 ROUNDS = 4  # [design] runs; after each one, prices beyond the limit are corrected
 LEAST = 0.05  # [design] smallest factor on times, however large the error
-SMALL = 0.005  # [design] smallest error that is tried: any error may move requests to another iteration
+SMALL = 0.25  # [design] of the limit: smallest error that is tried; any error may move requests to another iteration
 MARGIN = 2.0  # [design] factor on the changes in such runs
 FEW, TAIL = 0.1, 2.0  # [design] share of requests below which few iterations decide a figure; factor on its bound
 SPREADS = ("time_to_first_token_s", "time_per_output_token_s", "latency_s")
@@ -149,7 +149,8 @@ def _bounds(way: Rerun, found: Online, phases: Sequence[tuple[str, PhaseErrors]]
     iteration, which a request that arrives after its start waits for, divided by the square root of the number of
     requests that decide the figure. The error of energies is added to the bound of energy."""
     mine = figures_of(found)
-    singles = [0.0 if phase.simulated else max(phase.estimates()[0].single, SMALL) for _, phase in phases]
+    least = SMALL * way.limit
+    singles = [0.0 if phase.simulated else max(phase.estimates()[0].single, least) for _, phase in phases]
     bounds = _changes(way, mine, phases, singles) if any(singles) else dict.fromkeys(mine, 0.0)
     wait_s = max((_wait_s(phase) for (_, phase), single in zip(phases, singles, strict=True) if single), default=0.0)
     requests = len(found.by_request["arrival_s"])
@@ -160,7 +161,7 @@ def _bounds(way: Rerun, found: Online, phases: Sequence[tuple[str, PhaseErrors]]
             waited = wait_s / sqrt(max(share * requests, 1.0)) / mine[one] if name in WAITING else 0.0
             bounds[one] = max(bounds[one], middle * (TAIL if share < FEW else 1.0), waited)
     if "energy_j" in bounds:
-        bounds["energy_j"] += max(_energy(phases, 1), SMALL)
+        bounds["energy_j"] += max(_energy(phases, 1), least)
     return {name: MARGIN * bound for name, bound in bounds.items()}
 
 
