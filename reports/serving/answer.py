@@ -17,18 +17,19 @@ INTRO = (
     "steady. A machine is a candidate if its backlog does not grow and 90 % of the requests between warm-up and end "
     f"hold `{SLO}`; it gets 1, 2, 4 … {MOST_COPIES} copies until they do. Energy is that of all copies from the first "
     "arrival to the last token, at rest, too; a token's price is that of all copies for that time.\n\n"
-    "GPUs count their TDP while they work, all others what their parts and arithmetic take, so that GPUs are upper and "
-    "the others lower bounds. Prices of machines that nobody sells are assumed: yours go into `pimloom serve --price`."
+    "GPUs count their TDP while they work: upper bounds (≤). All others count what their parts and arithmetic take: "
+    "lower bounds (≥) where a part has no figure. Prices of machines that nobody sells are assumed: yours go into "
+    "`pimloom serve --price`."
 )
 WINNERS = (
-    Column("load", "load", "requests/s"), Column("j_by", "least energy"), Column("j_copies", "copies"),
+    Column("load", "load", "requests/s", format="g"), Column("j_by", "least energy"), Column("j_copies", "copies"),
     Column("j", "energy of an output token", "J"), Column("j_bound", "bound"),
     Column("j_next", "the next one needs", "times as much"),
     Column("usd_by", "least price"), Column("usd_copies", "copies"),
     Column("usd", "price of a million output tokens", "$"), Column("usd_next", "the next one costs", "times as much"),
 )  # fmt: skip
 POINTS = (
-    Column("machine", "machine"), Column("load", "load", "requests/s"), Column("copies", "copies"),
+    Column("machine", "machine"), Column("load", "load", "requests/s", format="g"), Column("copies", "copies"),
     Column("backlog", "backlog"),
     Column("held", "hold the limits", "%", format=".1f"), Column("ttft", "time to first token, p90", "s"),
     Column("tpot", "time per output token, p90", "ms"), Column("j", "energy of an output token", "J"),
@@ -128,8 +129,8 @@ def _winners(load: float, points: Sequence[Point]) -> dict[str, object] | None:
 
 def _changes(changes: Sequence[Crossing]) -> TableData:
     rows = [one._asdict() | {"what": WHAT[one.what]} for one in changes]
-    columns = (Column("what", "best"), Column("low", "from", "requests/s"), Column("before", "machine"),
-               Column("high", "to", "requests/s"), Column("behind", "machine"))  # fmt: skip
+    columns = (Column("what", "best"), Column("low", "from", "requests/s", format="g"), Column("before", "machine"),
+               Column("high", "to", "requests/s", format="g"), Column("behind", "machine"))  # fmt: skip
     return TableData("Where the answer changes", columns, rows, "Between neighbours of the loads that were served.")
 
 

@@ -99,7 +99,7 @@ def run_study(
     every = [{"part": name} | row for name, rows in found.items() for row in rows]
     checks = [{"check": f"{row['system']}: {row['what']}", **row} for row in every if row["tolerance"] != "shown only"]
     page = _page(found, checks, first, cards(points))
-    flat = [point._asdict() for point in points]
+    flat = [point._asdict() | {"sign": point.sign.strip()} for point in points]
     more = {"machines.csv": table_csv(flat, {})} if flat else {}
     return gated(write_study(folder, page, every, every, checks, more), checks)
 
