@@ -1,5 +1,6 @@
 """The files that a command reads: opens them, and records them so that no output replaces one of them."""
 
+import errno
 import io
 import os
 import select
@@ -44,7 +45,28 @@ def open_input(path: Path) -> Iterator[io.BufferedReader]:
     except IsADirectoryError:
         raise UserError(f"{path}: is a folder, expected a file") from None
     except (OSError, ValueError) as error:
-        raise UserError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise UserError(_unreadable(path, error)) from None
+
+
+def unreadable(error: OSError) -> UserError | None:
+    """The error of an input, or of a folder on the way to it, that the user has no right to read; None if the error is
+    another one, such as that of an output."""
+    if error.errno not in (errno.EACCES, errno.EPERM) or error.filename is None:
+        return None
+    path = os.fsdecode(error.filename)
+    try:
+        os.stat(path)
+        if os.access(path, os.R_OK, effective_ids=True):
+            return None
+    except PermissionError:
+        pass
+    except (OSError, ValueError):
+        return None
+    return UserError(_unreadable(path, error))
+
+
+def _unreadable(path: str | Path, error: Exception) -> str:
+    return f"{path}: cannot be read: {(getattr(error, 'strerror', None) or str(error)).lower()}"
 
 
 def _at_once(path: str, flags: int) -> int:

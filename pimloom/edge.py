@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 from pimloom.arch.document import nearest
 from pimloom.arch.error import GateError, UserError, one_line
 from pimloom.arch.files import together
-from pimloom.arch.inputs import begin
+from pimloom.arch.inputs import begin, unreadable
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -43,6 +43,10 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
             return found
         except UserError as error:
             raise UserError(in_python(str(error), bound.arguments)) from error
+        except OSError as error:
+            if (refused := unreadable(error)) is None:
+                raise
+            raise refused from error
 
     return called
 

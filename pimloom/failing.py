@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from pimloom.arch.error import GateError, UserError, one_line
+from pimloom.arch.inputs import unreadable
 
 LONGEST_WORD = 400
 UNREAD = 0  # who closes our stdout has read what they wanted
@@ -28,6 +29,8 @@ def say(error: Exception, shown: bool = False) -> int:
     if isinstance(error, BrokenPipeError):
         _drop_output()
         return UNREAD
+    if isinstance(error, OSError):
+        error = unreadable(error) or error
     if isinstance(error, UserError):
         print(f"pimloom: {_readable(one_line(error))}", file=sys.stderr)
         return 2

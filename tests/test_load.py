@@ -369,7 +369,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         for path, said in {
             "parts/none.yaml": "parts/none.yaml: no such file",
             str(tmp_path): f"{tmp_path}: is a folder, expected a file",
-            "x" * 300: f"{'x' * 300}: cannot be read: File name too long",
+            "x" * 300: f"{'x' * 300}: cannot be read: file name too long",
             "a\0b": "a\\x00b: expected a name of printable characters on one line; rename the file",
         }.items():
             with pytest.raises(UserError) as error:

@@ -45,6 +45,7 @@ def check_folder(out: str | Path, option: str) -> None:
     """Raise UserError unless files can be written into a folder, which is made if it is missing."""
     folder = Path(out)
     parent = folder.absolute().parent
+    _check_reachable(folder, option)
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{option} {out}: is a file; name a folder")
     if not parent.is_dir():
@@ -53,8 +54,17 @@ def check_folder(out: str | Path, option: str) -> None:
         raise UserError(f"{option} {out}: not writable; choose another place")
 
 
+def _check_reachable(path: Path, option: str) -> None:
+    """Raise UserError for an output behind a folder that the user may not enter."""
+    try:
+        path.exists()
+    except PermissionError:
+        raise UserError(f"{option} {path}: not writable; choose another place") from None
+
+
 def _check_writable(path: Path, option: str) -> None:
     folder = path.parent
+    _check_reachable(path, option)
     if not folder.is_dir():
         raise UserError(f"{option} {path}: there is no folder {folder}; make it first")
     if path.is_dir():
