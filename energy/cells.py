@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from pimloom.arch.name_units import figure
+from pimloom.arch.units import J_PER_MJ
 
 PARTS = ("DRAM core", "DRAM interface", "compute", "on-chip memory", "links", "host")
 STATES = ("dynamic", "static")
@@ -18,6 +19,7 @@ CELLS = tuple(f"{state} {part}" for part in PARTS for state in STATES)
 DEVICE = CELLS[:8]  # without links and host
 WHOLE = "whole device"  # key of a figure that covers all cells of DEVICE, or more
 NONE = "none"  # the source of a zero: the system has no such part
+SUM_DIGITS = 4  # of a printed sum [mJ]
 MOST_CELLS = 2  # that a sentence names
 Bound = Literal["estimate", "upper", "lower", "neither"]
 
@@ -143,14 +145,15 @@ class Ranking(msgspec.Struct, frozen=True, kw_only=True):
     alike: list[list[str]]
 
 
-def ranking(ledgers: Mapping[str, Cells | None]) -> Ranking:
-    """The ranking of systems by name. A ledger of None: the system has no figure of energy."""
+def ranking(ledgers: Mapping[str, Cells | None], tokens: int = 1) -> Ranking:
+    """The ranking of systems by name. A ledger of None: the system has no figure of energy. tokens: of which sums are
+    printed, which tie if they are equal as printed."""
     groups = dict[tuple[str, ...], list[str]]()
     for name, ledger in ledgers.items():
         groups.setdefault(known_cells(ledger) if ledger else (), []).append(name)
     sums = {name: ledger_j(ledger) for name, ledger in ledgers.items() if ledger}
     alike = [sorted(names, key=sums.__getitem__) for cells, names in groups.items() if cells and len(names) > 1]
-    several = [_within(names, ledgers) for names in alike]
+    several = [_within(names, ledgers, tokens) for names in alike]
     if len(ledgers) == 1:
         (name,) = ledgers
         return Ranking(least=None, why=f"{name} is the only system.", undecided=[], alike=[])
@@ -183,7 +186,7 @@ def _named(undecided: Sequence[Undecided], ledgers: Mapping[str, Cells | None]) 
     return f"{' and '.join(cells)} decide{'s' * (len(cells) == 1)}{more}"
 
 
-def _within(names: Sequence[str], ledgers: Mapping[str, Cells | None]) -> tuple[str | None, str]:
+def _within(names: Sequence[str], ledgers: Mapping[str, Cells | None], tokens: int) -> tuple[str | None, str]:
     """The first of systems with the same known cells, in rising order of their sums; None if bounds leave it open; and
     why."""
     first, *others = names
@@ -191,13 +194,14 @@ def _within(names: Sequence[str], ledgers: Mapping[str, Cells | None]) -> tuple[
     bounds = {name: bounds_of(ledger) for name, ledger in found.items()}
     sums = {name: ledger_j(ledger) for name, ledger in found.items()}
     over = f"over the same cells ({len(known_cells(found[first]))} of {len(CELLS)})"
-    if sums[first] == sums[others[0]]:
-        return None, f"{first} and {others[0]} need the same energy {over}."
     for other in others:
         if leaves_open(bounds[first], bounds[other]):
             one, two = (_kind(bounds[name]) for name in (first, other))
             said = f"the sum of {first} is {one}, that of {other} {two}"
             return None, f"Bounds leave open which of {first} and {other} needs less energy {over}: {said}."
+    printed = {name: figure(sums[name] / tokens / J_PER_MJ, SUM_DIGITS) for name in names}
+    if tied := [name for name in others if printed[name] == printed[first]]:
+        return None, f"{', '.join([first, *tied[:-1]])} and {tied[-1]} need the same energy {over}."
     times = figure(sums[others[0]] / sums[first], 3) if sums[first] else "many"
     kinds = {_kind(of) for of in bounds.values()} - {"an estimate"}
     by = f", by {kinds.pop()} of each" if len(kinds) == 1 and all(bounds.values()) else ""

@@ -200,3 +200,20 @@ def test_every_table_and_figure_of_the_page_has_a_caption(tmp_path: Path) -> Non
     assert len(captions) == 9 and all(re.search(r"\w{3}", re.sub(r"<[^>]*>", "", caption)) for caption in captions)
     assert "1 request, prompts of 4 tokens" in text and "1 requests" not in text
     assert all(note in unescape(text) for note in found.notes)
+
+
+def test_a_tie_of_printed_figures_has_no_winner() -> None:
+    """Both GPUs are bound by memory: 0.07577 tokens/s per GB/s each. Their latencies differ."""
+    asked = ["compare", "gpu_a100,gpu_h100,cent", "--model", "llama-2-7b", "--prompt", "128", "--generate", "8"]
+    said = " ".join(call(*asked).out.split())
+    assert said.count(" 0.07577 ") == 2
+    assert "Most tokens/s per device: gpu_h100; per GB/s of memory: a tie of gpu_h100 and gpu_a100." in said
+    # power is made from energy, and tokens/s per W is the inverse of it
+    assert re.search(r"gpu_a100 .* ≤ 3,395 ≤ 400 12\.13", said) and re.search(r"0\.07577 ≥ 0\.2945 ", said)
+    assert re.search(r"≥ 7,364 ≥ 223\.6 12\.62", said) and re.search(r"0\.0009266 ≤ 0\.1358 ", said)
+
+
+def test_a_tie_of_latency_has_no_winner() -> None:
+    ran = [_system("a", 1.0, 2.0, "link"), _system("b", 1.0, 2.0000001, "link"), _system("c", 1.0, 2.1, "link")]
+    assert why(ran) == "a and b take equally long."
+    assert why(ran[1:]).startswith("b ends first")

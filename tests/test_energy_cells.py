@@ -195,6 +195,8 @@ def test_bounds() -> None:
         assert found.alike == [["b", "a"]] and ("Bounds leave open" in found.why) is not wins
     equal = ranking({"a": one(1.0, bound := "estimate"), "b": one(1.0, bound)})
     assert equal.least is None and "need the same energy" in equal.why
+    equal = ranking({"a": one(1.0, bound), "b": one(1.000001, bound), "c": one(1.0, bound)})
+    assert equal.least is None and "a, c and b need the same energy" in equal.why
     assert leaves_open({"upper", "lower"}, set())
 
 

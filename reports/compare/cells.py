@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from pimloom.arch.name_units import figure
 from pimloom.arch.units import J_PER_MJ
-from pimloom.energy.cells import CELLS, NONE, EnergyCell, bounds_of, ledger_j
+from pimloom.energy.cells import CELLS, NONE, SUM_DIGITS, EnergyCell, bounds_of, ledger_j
+from pimloom.systems.devices.sizes import DIGITS
 
 if TYPE_CHECKING:
     from pimloom.systems.serving.comparing import Compared
@@ -19,6 +20,7 @@ LEGEND = (
 )
 HOST = CELLS[-2:]  # which no system has a figure of
 SIGNS = {"upper": "≤ ", "lower": "≥ "}
+INVERSE = {"≤ ": "≥ ", "≥ ": "≤ "}  # of a rate per unit of what has the sign
 
 
 def size_rows(ran: "Sequence[Compared]") -> list[dict[str, object]]:
@@ -27,7 +29,7 @@ def size_rows(ran: "Sequence[Compared]") -> list[dict[str, object]]:
     return [
         {
             "system": one.system, "n": one.devices, "gb_s": one.memory_gb_s, "area": one.area_mm2, "usd": one.usd_per_h,
-            **(one.tokens_per_s_by_size or {}),
+            **(one.tokens_per_s_by_size or {}), "w": per_watt_text(one),
         }
         for one in ran
     ]  # fmt: skip
@@ -71,9 +73,22 @@ def cell_rows(ledgers: Mapping[str, Mapping[str, EnergyCell]], tokens: int) -> l
     return [*rows, {"cell": SUM} | sums]
 
 
+def power_text(one: "Compared") -> str | None:
+    """Power [W] with the sign of the energy that it is made from."""
+    return None if one.power_w is None else sum_sign(one.energy_by_cell or {}) + figure(one.power_w, DIGITS)
+
+
+def per_watt_text(one: "Compared") -> str | None:
+    """Tokens/s per W: at least what a power gives that is at most, and the other way round."""
+    if (rate := (one.tokens_per_s_by_size or {}).get("w")) is None:
+        return None
+    sign = sum_sign(one.energy_by_cell or {})
+    return INVERSE.get(sign, sign) + figure(rate, DIGITS)
+
+
 def sum_text(ledger: Mapping[str, EnergyCell], joules: float) -> str:
     """A sum [mJ] with its sign."""
-    return sum_sign(ledger) + figure(joules / J_PER_MJ, 4)
+    return sum_sign(ledger) + figure(joules / J_PER_MJ, SUM_DIGITS)
 
 
 def sum_sign(ledger: Mapping[str, EnergyCell]) -> str:

@@ -8,14 +8,23 @@ from pimloom.arch.files import prepare_folder, together, write_atomic
 from pimloom.arch.name_units import counted, some_layers
 from pimloom.arch.units import J_PER_MJ, S_PER_MS
 from pimloom.energy.cells import ledger_j
-from pimloom.reports.compare.cells import LEGEND, cell_rows, size_rows, source_rows, sum_text, unknown_on_all
+from pimloom.reports.compare.cells import (
+    LEGEND,
+    cell_rows,
+    power_text,
+    size_rows,
+    source_rows,
+    sum_text,
+    unknown_on_all,
+)
 from pimloom.reports.compare.steps import decode_figure, prompt_figure, trace
 from pimloom.reports.figures import stacked_bars
 from pimloom.reports.page import Card, Column, Figure, Notes, Page, Section, TableData, render
 from pimloom.reports.terminal.comparison import shared_by
 from pimloom.systems.devices.shown import Shown
-from pimloom.systems.devices.sizes import SIZES, size_text
+from pimloom.systems.devices.sizes import SIZES, listed, size_text
 from pimloom.systems.serving.comparing import Compared, Comparison, Phase
+from pimloom.systems.serving.why import fastest
 
 GIB = 2**30
 LEDGER = (
@@ -95,6 +104,8 @@ def _cards(found: Comparison, ran: Sequence[Compared]) -> list[Card]:
     first = by[found.first]
     size = size_text(first.devices or 1, first.memory_gb_s or 0.0)
     cards = [Card("Shortest end to end", (first.latency_s or 0.0) / S_PER_MS, "ms", f"{first.system}: {size}")]
+    if len(tied := fastest(sorted(ran, key=lambda one: one.latency_s or 0.0))) > 1:
+        cards = [Card("Shortest end to end", (first.latency_s or 0.0) / S_PER_MS, "ms", listed(tied))]
     for name in ("device", "memory_gb_s", "usd_per_h"):
         if system := found.first_by_size[name]:
             rate = (by[system].tokens_per_s_by_size or {})[name]
@@ -118,7 +129,7 @@ def _systems(found: Comparison) -> TableData:
             "latency": _scaled(one.latency_s, S_PER_MS),
             "rate": one.tokens_per_s,
             "energy": one.energy_by_cell and sum_text(one.energy_by_cell, one.energy_per_token_j or 0.0),
-            "power": one.power_w,
+            "power": power_text(one),
             "needed": _scaled(one.memory_needed_bytes, GIB),
             "there": _scaled(one.memory_bytes, GIB),
             "steps": one.simulated_iterations,
@@ -132,7 +143,7 @@ def _systems(found: Comparison) -> TableData:
         Column("latency", "end to end", "ms"),
         Column("rate", "rate", "tokens/s"),
         Column("energy", "energy", "mJ/token", align="right"),
-        Column("power", "power", "W"),
+        Column("power", "power", "W", align="right"),
         Column("needed", "memory needed", "GiB"),
         Column("there", "memory there", "GiB"),
         Column("steps", "steps simulated"),
@@ -146,10 +157,13 @@ def _sizes(ran: Sequence[Compared]) -> TableData:
     columns = [
         Column("n", "devices"), Column("gb_s", "memory", "GB/s", format=",.0f"),
         Column("area", "area of logic", "mm²"), Column("usd", "price", "$/h"),
-        *(Column(name, f"tokens/s per {said}") for name, said in SIZES.items()),
+        *(Column(name, f"tokens/s per {said}", align="right") for name, said in SIZES.items()),
     ]  # fmt: skip
     there = [column for column in columns if any(row[column.key] is not None for row in rows)]
-    caption = "Rates of all devices together, and per unit of a size. GB/s: of the data pins of all memories."
+    caption = (
+        "Rates of all devices together, and per unit of a size. GB/s: of the data pins of all memories. ≤ and ≥: W is "
+        "made from the energy, whose bounds it has."
+    )
     return TableData("Sizes", [Column("system", "system"), *there], rows, caption)
 
 

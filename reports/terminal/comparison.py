@@ -5,10 +5,11 @@ from pathlib import Path
 
 from pimloom.arch.name_units import counted, some_layers
 from pimloom.arch.units import GIB, S_PER_MS
-from pimloom.reports.compare.cells import LEGEND, cell_rows, size_rows, sum_text, unknown_on_all
+from pimloom.reports.compare.cells import LEGEND, cell_rows, power_text, size_rows, sum_text, unknown_on_all
 from pimloom.reports.terminal.tables import show_line, show_rows
-from pimloom.systems.devices.sizes import SIZES
+from pimloom.systems.devices.sizes import DIGITS, SIZES
 from pimloom.systems.serving.comparing import Compared, Comparison
+from pimloom.systems.serving.why import LATENCY_DIGITS
 
 
 def show_comparison(found: Comparison, page: Path | None) -> None:
@@ -31,7 +32,7 @@ def show_comparison(found: Comparison, page: Path | None) -> None:
             "latency": (one.latency_s or 0.0) / S_PER_MS,
             "rate": one.tokens_per_s,
             "energy": _energy(one),
-            "power": one.power_w,
+            "power": power_text(one),
             "memory": f"{(one.memory_needed_bytes or 0) / GIB:,.2f} of {(one.memory_bytes or 0) / GIB:,.1f}",
         }
         for one in ran
@@ -40,10 +41,10 @@ def show_comparison(found: Comparison, page: Path | None) -> None:
         ("system", "system", ""),
         ("ttft", "to first token, ms|r", ",.4g"),
         ("tpot", "per output token, ms|r", ",.4g"),
-        ("latency", "end to end, ms|r", ",.5g"),
+        ("latency", "end to end, ms|r", f",.{LATENCY_DIGITS}g"),
         ("rate", "tokens/s|r", ",.5g"),
         ("energy", "mJ/token|r", ""),
-        ("power", "W|r", ",.4g"),
+        ("power", "W|r", ""),
         ("memory", "memory, GiB|r", ""),
     )
     show_rows(columns, rows)
@@ -86,7 +87,7 @@ def _show_sizes(ran: Sequence[Compared]) -> None:
     rows = size_rows(ran)
     sizes = [("n", "devices|r", ","), ("gb_s", "memory, GB/s|r", ",.5g"), ("area", "logic, mm²|r", ",.3g")]
     sizes += [("usd", "$/h|r", ",.4g")]
-    per = [(name, f"tokens/s per {said}|r", ",.4g") for name, said in SIZES.items()]
+    per = [(name, f"tokens/s per {said}|r", "" if name == "w" else f",.{DIGITS}g") for name, said in SIZES.items()]
     there = [column for column in (*sizes, *per) if any(row[column[0]] is not None for row in rows)]
     show_rows((("system", "system", ""), *there), rows)
 

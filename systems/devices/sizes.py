@@ -15,6 +15,7 @@ from pimloom.arch.system import System
 from pimloom.systems.devices.traits import devices_of
 
 SIZES = {"device": "device", "memory_gb_s": "GB/s of memory", "w": "W", "mm2": "mm² of logic", "usd_per_h": "$/h"}
+DIGITS = 4  # of a printed rate per unit of a size
 STACK_CHANNELS = 16  # of HBM3, as AttAcc's stacks have them
 PROCESSORS = 2  # of a host: its file has one of them
 
@@ -60,17 +61,28 @@ def by_size(rate: float, sizes: Mapping[str, float | None]) -> dict[str, float |
     return {name: rate / size if size else None for name, size in sizes.items()}
 
 
-def most_by_size(rates: Mapping[str, Mapping[str, float | None]], size: str) -> str | None:
-    """The system with the largest rate per unit of this size; None if a rate is unknown, or the first two are equal.
+def leaders(rates: Mapping[str, Mapping[str, float | None]], size: str) -> list[str]:
+    """The systems with the largest rate per unit of this size, several if their rates are equal as printed; none if a
+    rate is unknown.
 
-    >>> most_by_size({"a": {"w": 1.0}, "b": {"w": 2.0}}, "w"), most_by_size({"a": {"w": 1.0}, "b": {"w": None}}, "w")
+    >>> leaders({"a": {"w": 2.00004}, "b": {"w": 2.0}}, "w"), leaders({"a": {"w": 1.0}, "b": {"w": None}}, "w")
+    (['a', 'b'], [])
+    """
+    found = {system: rate for system, each in rates.items() if (rate := each[size]) is not None}
+    if len(found) < max(len(rates), 2):
+        return []
+    most = figure(max(found.values()), DIGITS)
+    return [system for system, rate in found.items() if figure(rate, DIGITS) == most]
+
+
+def most_by_size(rates: Mapping[str, Mapping[str, float | None]], size: str) -> str | None:
+    """The one leader of this size, None if there is none or a tie; see `leaders`.
+
+    >>> most_by_size({"a": {"w": 1.0}, "b": {"w": 2.0}}, "w"), most_by_size({"a": {"w": 2.0}, "b": {"w": 2.0}}, "w")
     ('b', None)
     """
-    found = {system: each[size] for system, each in rates.items()}
-    known = sorted((rate for rate in found.values() if rate is not None), reverse=True)
-    if len(known) < max(len(found), 2) or known[0] == known[1]:
-        return None
-    return next(system for system, rate in found.items() if rate == known[0])
+    first = leaders(rates, size)
+    return first[0] if len(first) == 1 else None
 
 
 def size_text(devices: int, gb_s: float) -> str:
@@ -82,16 +94,26 @@ def size_text(devices: int, gb_s: float) -> str:
     return f"{counted(devices, 'device')}, {rate}"
 
 
-def ahead(names: Sequence[str], winners: Mapping[str, str | None]) -> str:
-    """A sentence with the fastest system per unit of each size; empty for one system."""
+def ahead(names: Sequence[str], winners: Mapping[str, Sequence[str]]) -> str:
+    """A sentence with the fastest system per unit of each size, or those that tie; empty for one system.
+
+    >>> ahead(["a", "b"], {"device": ["b"], "memory_gb_s": ["a", "b"], "w": []})
+    'Most tokens/s per device: b; per GB/s of memory: a tie of a and b.'
+    """
     if len(names) < 2:
         return ""
     by = dict[str, list[str]]()
-    for size, name in winners.items():
-        if name:
-            by.setdefault(name, []).append(SIZES[size])
-    return f"Most tokens/s per {'; per '.join(f'{_and(sizes)}: {name}' for name, sizes in by.items())}." if by else ""
+    for size, first in winners.items():
+        if first:
+            by.setdefault(first[0] if len(first) == 1 else f"a tie of {listed(first)}", []).append(SIZES[size])
+    said = [f"{' and per '.join(sizes)}: {name}" for name, sizes in by.items()]
+    return f"Most tokens/s per {'; per '.join(said)}." if said else ""
 
 
-def _and(names: Sequence[str]) -> str:
-    return " and per ".join(names)
+def listed(names: Sequence[str]) -> str:
+    """
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last

@@ -21,7 +21,7 @@ from pimloom.systems.devices.positions import beyond
 from pimloom.systems.devices.routing import routing_notes
 from pimloom.systems.devices.run import LIMITS, Run, behind
 from pimloom.systems.devices.shown import Shown, spans_of
-from pimloom.systems.devices.sizes import SIZES, ahead, by_size, memory_gb_s, most_by_size
+from pimloom.systems.devices.sizes import SIZES, ahead, by_size, leaders, memory_gb_s
 from pimloom.systems.devices.traits import devices_of, traits
 from pimloom.systems.devices.without_energy import energy_note
 from pimloom.systems.serving.devices import named_settings
@@ -95,7 +95,7 @@ class Comparison(Viewed, msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The same requests on several systems, in the order in which they were named. lm_head: whether embedding, LM head
     and sampling are in times, energies and memory, of all systems. tp: as asked; None: each system has its own.
     boundary: cells of energy that all systems know. first: the shortest latency, whatever its size; first_by_size: most
-    tokens/s for each unit of a size, None where it is not known of all, or open."""
+    tokens/s for each unit of a size, None where it is not known of all, open, or a tie of printed figures."""
 
     rows_in: ClassVar[str] = "systems"
     model: str
@@ -178,8 +178,8 @@ def _comparison(
 ) -> Comparison:
     """Which system is first, by latency, by size and by energy."""
     ran = sorted((one for one in found if one.latency_s is not None), key=lambda one: one.latency_s or 0.0)
-    least = ranking({one.system: one.energy_by_cell for one in ran})
-    by = first_by_size(systems, ran, least)
+    least = ranking({one.system: one.energy_by_cell for one in ran}, wanted.batch * wanted.generate)
+    by = leaders_by_size(systems, ran, least)
     reason = why(ran, len(found))
     return Comparison(
         model=llm.name,
@@ -196,7 +196,7 @@ def _comparison(
         systems=found,
         notes=notes(llm, systems, wanted, found, asked=tp is not None),
         first=ran[0].system,
-        first_by_size=by,
+        first_by_size={size: names[0] if len(names) == 1 else None for size, names in by.items()},
         why=" ".join(filter(None, (reason, ahead([one.system for one in ran], by)))),
         energy=least,
         spec_digest=spec_digest,
@@ -208,13 +208,13 @@ def _known(one: Compared) -> Sequence[str]:
     return known_cells(one.energy_by_cell) if one.energy_by_cell else ()
 
 
-def first_by_size(systems: Sequence[System], ran: Sequence[Compared], least: Ranking) -> dict[str, str | None]:
-    """For each size, the system with most tokens/s per unit. `w` is the system with the least energy; `mm2` is None if
-    the area of a system leaves logic out."""
+def leaders_by_size(systems: Sequence[System], ran: Sequence[Compared], least: Ranking) -> dict[str, list[str]]:
+    """For each size, the systems with most tokens/s per unit. `w` is the system with the least energy; `mm2` has none
+    if the area of a system leaves logic out."""
     rates = {one.system: one.tokens_per_s_by_size or {} for one in ran}
     partial = any(area_note(system) for system in systems if system.name in rates)
-    by = {size: None if size == "mm2" and partial else most_by_size(rates, size) for size in SIZES}
-    return by | {"w": least.least}
+    by = {size: [] if size == "mm2" and partial else leaders(rates, size) for size in SIZES}
+    return by | {"w": [least.least] if least.least else []}
 
 
 def _one(

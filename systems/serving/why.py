@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pimloom.arch.name_units import figure
-from pimloom.systems.devices.sizes import size_text
+from pimloom.arch.units import S_PER_MS
+from pimloom.systems.devices.sizes import listed, size_text
 
 if TYPE_CHECKING:
     from pimloom.systems.serving.comparing import Compared, Phase
 
+LATENCY_DIGITS = 5  # of a printed latency [ms]
 MOSTLY = 0.5  # of a phase's time: what takes less does not bound it
 
 
@@ -22,8 +24,8 @@ def why(ran: Sequence["Compared"], asked: int = 2) -> str:
     assert first.latency_s is not None and second.latency_s is not None
     gains = {name: _time(second, name) - _time(first, name) for name in ("prefill", "decode")}
     gained = max(gains, key=lambda name: gains[name])
-    if second.latency_s == first.latency_s:
-        return f"{first.system} and {second.system} take equally long."
+    if len(tied := fastest(ran)) > 1:
+        return f"{listed(tied)} take equally long."
     said = {"prefill": "the prompts", "decode": "decode"}
     lost = [name for name, gain in gains.items() if gain < 0]
     but = f", though it loses {_ms(-gains[lost[0]])} in {said[lost[0]]}" if lost else ""
@@ -33,6 +35,12 @@ def why(ran: Sequence["Compared"], asked: int = 2) -> str:
         f"gains {_ms(gains[gained])} in {said[gained]}{but}. In {said[gained]} {_bounded(first, gained)}; "
         f"{_bounded(second, gained)}."
     )
+
+
+def fastest(ran: Sequence["Compared"]) -> list[str]:
+    """The first of systems, the fastest first, and those whose latency is the same as printed."""
+    printed = [figure((one.latency_s or 0.0) / S_PER_MS, LATENCY_DIGITS) for one in ran]
+    return [one.system for one, said in zip(ran, printed, strict=True) if said == printed[0]]
 
 
 def _sized(one: "Compared") -> str:
