@@ -17,6 +17,7 @@ PARTS = ("DRAM core", "DRAM interface", "compute", "on-chip memory", "links", "h
 STATES = ("dynamic", "static")
 CELLS = tuple(f"{state} {part}" for part in PARTS for state in STATES)
 DEVICE = CELLS[:8]  # without links and host
+HOST = CELLS[-2:]  # which no system has a figure of
 WHOLE = "whole device"  # key of a figure that covers all cells of DEVICE, or more
 NONE = "none"  # the source of a zero: the system has no such part
 SUM_DIGITS = 4  # of a printed sum [mJ]
@@ -119,6 +120,13 @@ def bounds_of(ledger: Cells) -> set[str]:
     """The directions, `upper` and `lower`, of all bounds in a ledger."""
     found = {cell.bound for cell in ledger.values()}
     return {bound for bound in ("upper", "lower") if bound in found or "neither" in found}
+
+
+def sum_bounds(ledger: Cells, *, rest_known: bool = True) -> set[str]:
+    """The directions in which the sum of a ledger bounds all energy but the host's: those of its figures, and `lower`
+    if another cell, or energy at rest, is unknown."""
+    whole = rest_known and all(ledger[cell].known for cell in CELLS if cell not in HOST)
+    return bounds_of(ledger) | (set() if whole else {"lower"})
 
 
 def ledger_j(ledger: Cells) -> float:

@@ -7,6 +7,7 @@ import pytest
 import pimloom
 from pimloom.arch.llm import load_llm
 from pimloom.arch.system import load_system
+from pimloom.reports.terminal.online import show_goodput
 from pimloom.systems.devices.cent.device import CentDevice
 from pimloom.systems.devices.device import Share, device_of
 from pimloom.systems.devices.rest import power_at_rest_w
@@ -143,3 +144,22 @@ def test_cent_reads_tokens_between_few_that_are_simulated():
         exact, read = (of.step(Batch.decode([context])) for of in (device, coarse))
         assert read.time_s == pytest.approx(exact.time_s, rel=0.02 if context % 128 else 1e-9)
         assert read.energy_j == pytest.approx(exact.energy_j, rel=0.02 if context % 128 else 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("system", "energy", "per_j", "said"),
+    [
+        ("gpu_a100", "≤ ", "≥ ", ("energy holds 10 of 12 cells", "at rest: 53 W")),
+        ("duplex", "≥ ", "≤ ", ("energy holds 4 of 12 cells", "what devices take while they wait is not known")),
+        ("t4", "~ ", "~ ", ("energy holds 10 of 12 cells", "what devices take while they wait is not known")),
+    ],
+)
+def test_a_goodput_says_which_way_its_energy_is_bound(system, energy, per_j, said, capsys):
+    """A GPU at its power limit whose rest is unknown has no bound of either side."""
+    found = pimloom.serve(system, **SERVE, goodput=True, rate="1:2", slo="latency=1s")
+    show_goodput(found)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert f" {energy}{found.rates[-1].energy_per_token_j:,.4g} " in printed
+    assert f"{per_j}{found.requests_per_j:,.4g} requests per J" in printed
+    assert all(text in printed for text in said)
+    assert found.energy_by_cell is not None and found.lm_head

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pimloom.arch.name_units import figure
 from pimloom.arch.units import J_PER_MJ
-from pimloom.energy.cells import CELLS, NONE, SUM_DIGITS, EnergyCell, bounds_of, ledger_j
+from pimloom.energy.cells import CELLS, NONE, SUM_DIGITS, EnergyCell, bounds_of, ledger_j, sum_bounds
 from pimloom.systems.devices.sizes import DIGITS
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ LEGEND = (
     "0 none: the system has no such part. ≤: at most; ≥: at least. A sum is ≥ if a cell other than the host's is "
     "unknown, and ~ if a figure of it is also ≤."
 )
-HOST = CELLS[-2:]  # which no system has a figure of
 SIGNS = {"upper": "≤ ", "lower": "≥ "}
 INVERSE = {"≤ ": "≥ ", "≥ ": "≤ "}  # of a rate per unit of what has the sign
 
@@ -91,12 +90,10 @@ def sum_text(ledger: Mapping[str, EnergyCell], joules: float) -> str:
     return sum_sign(ledger) + figure(joules / J_PER_MJ, SUM_DIGITS)
 
 
-def sum_sign(ledger: Mapping[str, EnergyCell]) -> str:
-    """The sign of a sum that is a bound, because a figure is a bound or a cell other than the host's is unknown: `≤ `,
-    `≥ `, or `~ ` for bounds of both directions."""
-    bounds = bounds_of(ledger)
-    if any(not ledger[cell].known for cell in CELLS if cell not in HOST):
-        bounds = bounds | {"lower"}
+def sum_sign(ledger: Mapping[str, EnergyCell], *, rest_known: bool = True) -> str:
+    """The sign of a sum that is a bound, because a figure is a bound, or a cell other than the host's or energy at rest
+    is unknown: `≤ `, `≥ `, or `~ ` for bounds of both directions."""
+    bounds = sum_bounds(ledger, rest_known=rest_known)
     return SIGNS[next(iter(bounds))] if len(bounds) == 1 else "~ " if bounds else ""
 
 

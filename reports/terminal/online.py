@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 
-from pimloom.arch.name_units import counted, some_layers
+from pimloom.arch.name_units import counted, figure, some_layers
 from pimloom.arch.units import J_PER_MJ, S_PER_MS
-from pimloom.reports.compare.cells import cells_line
+from pimloom.reports.compare.cells import INVERSE, cells_line, sum_sign
 from pimloom.reports.terminal.tables import show_line, show_rows
 from pimloom.systems.serving.pricing.sampling import KindError, Pricing
 from pimloom.systems.serving.results.backlog import trend_text
@@ -28,7 +28,7 @@ RATES = (
     ("attained", "hold all|r", ".1%"), ("ttft", "TTFT|r", ".1%"),
     ("tpot", "TPOT|r", ".1%"), ("latency", "latency|r", ".1%"),
     ("time_to_first_token_p90_s", "TTFT p90 s|r", ",.4f"), ("time_per_output_token_p90_s", "TPOT p90 s|r", ",.4f"),
-    ("tokens_per_s", "tokens/s|r", ",.1f"), ("energy_per_token_j", "J/token|r", ",.4g"),
+    ("tokens_per_s", "tokens/s|r", ",.1f"), ("energy", "J/token|r", ""),
 )  # fmt: skip
 
 
@@ -43,17 +43,26 @@ def show_served(found: Online | Goodput) -> None:
 def show_goodput(found: Goodput) -> None:
     """Print the rates that were tried, and what was found."""
     show_line(f"{found.model} on {counted(found.devices, 'device')} of {found.system}, {found.scheduler}")
-    show_rows(RATES, shown(found))
+    known = found.rest_w is not None
+    sign = "" if found.energy_by_cell is None else sum_sign(found.energy_by_cell, rest_known=known)
+    show_rows(RATES, [rate | {"energy": _signed(sign, rate["energy_per_token_j"])} for rate in shown(found)])
     end = "the highest of --rate" if found.fails_per_s is None else f"{found.fails_per_s:,.3f}/s does not"
     most = found.saturation_per_s
     if most is not None:
         show_line(f"saturation: {most:,.3f}/s are completed while requests always wait; no higher rate holds")
-    per_j = "" if found.requests_per_j is None else f", {found.requests_per_j:,.4g} requests per J"
+    per_j = (
+        ""
+        if found.requests_per_j is None
+        else f", {_signed(INVERSE.get(sign, sign), found.requests_per_j)} requests per J"
+    )
     per_j += "" if found.requests_per_usd is None else f", {found.requests_per_usd:,.4g} for a dollar"
     show_line(
         f"{found.share:.0%} of requests hold the limits up to {found.goodput_per_s:,.3f}/s ({end}): "
         f"{found.goodput_per_s_per_device:,.3f}/s per device{per_j}"
     )
+    if found.requests_per_j is not None:
+        cells = "" if found.energy_by_cell is None else f"{cells_line(found.energy_by_cell)}; "
+        show_line(f"{cells}{_rest(found)}")
     for said in pricing_lines(found.pricing) if found.pricing else ():
         show_line(said)
 
@@ -112,13 +121,18 @@ def show_online(found: Online) -> None:
         show_line(cells_line(found.energy_by_cell))
 
 
+def _signed(sign: str, value: float | None) -> str | None:
+    """A number behind the sign of its bound."""
+    return None if value is None else sign + figure(value, 4)
+
+
 def _steady(found: Online) -> str:
     if found.steady is None:
         return ""
     return f"; {found.steady.tokens_per_s:,.1f} output tokens/s while the middle 80 % of requests come"
 
 
-def _rest(found: Online) -> str:
+def _rest(found: Online | Goodput) -> str:
     if found.rest_w is None:
         return "what devices take while they wait is not known, and left out"
     return f"at rest: {found.rest_w:,.4g} W while nothing is to do"

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from pimloom.arch.error import UserError
 from pimloom.arch.name_units import counted
 from pimloom.arch.units import S_PER_H, S_PER_PS
+from pimloom.energy.cells import EnergyCell
 from pimloom.systems.asked import Progress
 from pimloom.systems.serving.options.spans import LATEST_PS, check_span
 from pimloom.systems.serving.pricing.sampling import Pricing
@@ -68,7 +69,8 @@ class Goodput(Viewed, msgspec.Struct, frozen=True, kw_only=True):
     requests meet the limits and the backlog is steady, at this and all lower rates tried; fails_per_s: the lowest rate
     above it that does not hold, None if the highest holds; saturation_per_s: requests completed per second while others
     always wait, None if not known. per_device: per device of all replicas; per_j: requests per J at that rate; per_usd:
-    requests per dollar of all devices; pricing: of a run at that rate."""
+    requests per dollar of all devices; lm_head: whether embedding, LM head and sampling are in it; energy_by_cell,
+    rest_w: as of `Online`, of the run at that rate; pricing: of a run at that rate."""
 
     rows_in: ClassVar[str | None] = "rates"
     system: str
@@ -82,6 +84,9 @@ class Goodput(Viewed, msgspec.Struct, frozen=True, kw_only=True):
     goodput_per_s_per_device: float
     requests_per_j: float | None
     requests_per_usd: float | None
+    lm_head: bool
+    energy_by_cell: dict[str, EnergyCell] | None
+    rest_w: float | None
     rates: list[Rate]
     pricing: Pricing | None = None
     spec_digest: str
@@ -270,6 +275,9 @@ def find(stream: RateTrials, rates: tuple[float, float], share: float, devices: 
         goodput_per_s_per_device=best / devices,
         requests_per_j=count / joules if joules else None,
         requests_per_usd=best * S_PER_H / online.usd_per_h if online.usd_per_h else None,
+        lm_head=online.lm_head,
+        energy_by_cell=online.energy_by_cell,
+        rest_w=online.rest_w,
         rates=[rate_of(tried[rate]) for rate in sorted(tried)],
         spec_digest=online.spec_digest,
         version=online.version,
