@@ -1,5 +1,6 @@
 """Keys and values in channels of PIM: each request in one, where a policy puts it; a scheduler sees the room there."""
 
+import json
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -20,7 +21,7 @@ from pimloom.systems.serving.pricing.costs import Exact, Piece
 from pimloom.systems.serving.pricing.grid import Grid
 from pimloom.systems.serving.pricing.interpolated import Interpolated
 from pimloom.systems.serving.schedulers.channel_blocks import POLICIES, ChannelBlocks
-from pimloom.systems.serving.schedulers.channel_rows import ChannelRows, Rows
+from pimloom.systems.serving.schedulers.channel_rows import MOST, ChannelRows, Rows
 from pimloom.systems.serving.schedulers.faster_transformer import FasterTransformer
 from pimloom.systems.serving.schedulers.live import NOWHERE, Iteration, LiveRequest, Scheduler
 from pimloom.systems.serving.schedulers.orca import Orca
@@ -33,6 +34,7 @@ from pimloom.workload.requests.table import Requests
 from tests import naive_schedulers as naive
 from tests.command import call
 from tests.serving_cases import lin
+from tests.test_price_bounds import LLAMA
 from tests.test_schedulers import LONGEST, RULES, Case, cases, requests_of, reserved
 
 MAKE: dict[str, Callable[[Case, Callable[..., ChannelBlocks]], Scheduler]] = {
@@ -233,3 +235,19 @@ def test_what_lies_in_no_channel_is_refused(words):
         "serve", *words.split(), "--model", "gpt2", "--arrivals", "burst", "--requests", "2", "--lengths", "8:40"
     )
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1) and BAD[words] in done.err, done.err
+
+
+def test_rows_that_suffice_for_any_request_bound_none():
+    """Of requests of up to three blocks; a watermark counts blocks beyond these."""
+    rows = Rows((0, 1, 3, 4), 10)
+    assert rows.blocks(0, 10) == rows.blocks(2, 1) == MOST
+    assert rows.blocks(0, 3) == 2 and rows.blocks(1, 1) == 0
+
+
+def test_a_model_with_few_positions_leaves_the_watermark_of_a_large_channel_free(tmp_path):
+    """2,048 positions are 128 blocks, and a hundredth of a channel more than that."""
+    model = tmp_path / "small.json"
+    model.write_text(json.dumps(LLAMA))
+    found = pimloom.serve("neupims", model=model, arrivals="burst", lengths="24:2", requests=1, scheduler="vllm-v0",
+                          policy="min-load")  # fmt: skip
+    assert found.iteration_count == 2

@@ -16,6 +16,7 @@ from pimloom.systems.devices.npu_pim.outline import Outliner
 from pimloom.systems.devices.outline import Outline, Part
 from pimloom.systems.serving.pricing.costs import Exact, Piece, batch_of
 from pimloom.systems.serving.pricing.fitted import Fit, Fitted
+from pimloom.systems.serving.pricing.interpolated import Interpolated
 from pimloom.workload.batch import Batch
 
 
@@ -116,3 +117,17 @@ def test_outlines_have_the_sub_batches_of_the_device():
         longest = [max((contexts[i] for i in part if new[i] == 1), default=0) for part in laid.parts]
         assert [one[2] / 32 for one in told.arrays] == rows
         assert [one[1] / 32 for one in told.banks] == longest[1:] + longest[:1]
+
+
+def test_a_kind_with_few_iterations_is_simulated_once_others_are_corrected():
+    """The only prompt would be priced without any other prompt."""
+    random, exact = Random(4), exact_of(TwoUnits())
+    costs = Interpolated(Fitted(exact), exact, exact, 0, 5, 0)
+    costs.begin(whole=False, sampled=True)
+    sample = costs.draw()
+    assert sample is not None
+    decode = [[Piece(1, random.randint(10, 3000), 1) for _ in range(random.randint(1, 30))] for _ in range(30)]
+    for pieces in (*decode, [Piece(300, 0, 1)]):
+        sample.see(pieces, costs.of(pieces)[0])
+    assert costs.learn(1e-6, lambda done, total: None, last=False)
+    assert costs.phases["prompt"].simulated and not costs.phases["decode"].simulated

@@ -16,7 +16,7 @@ from pimloom.systems.serving.results.outcome import Online, Spread
 ROUNDS = 4  # [design] runs; after each one, prices beyond the limit are corrected
 LEAST = 0.05  # [design] smallest factor on times, however large the error
 SMALL = 0.25  # [design] of the limit: smallest error that is tried; any error may move requests to another iteration
-MARGIN = 2.0  # [design] factor on the changes in such runs
+MARGIN, BEYOND = 2.5, 4.0  # [design] factor on the changes in such runs, within the limit of errors and beyond it
 FEW, TAIL = 0.1, 2.0  # [design] share of requests below which few iterations decide a figure; factor on its bound
 SPREADS = ("time_to_first_token_s", "time_per_output_token_s", "latency_s")
 BOUNDED = (*SPREADS, "time_s", "energy_j")
@@ -103,7 +103,8 @@ def _pricing(way: Rerun, found: Online) -> Pricing:
     kinds = {kind: _kind_error([phase for name, phase in phases if name == kind], whole) for kind in KINDS}
     there = {kind: error for kind, error in kinds.items() if error is not None}
     worst = max(max(one.error_bound or 0.0, one.energy_error_bound or 0.0) for one in there.values())
-    bounds = _bounds(way, found, phases)
+    margin = MARGIN if worst <= way.limit else BEYOND
+    bounds = {name: margin * bound for name, bound in _bounds(way, found, phases).items()}
     energies = [one.energy_error for one in there.values()]
     return Pricing(
         False, simulated, sum(one.sampled for one in there.values()), way.limit, worst <= way.limit,
@@ -162,7 +163,7 @@ def _bounds(way: Rerun, found: Online, phases: Sequence[tuple[str, PhaseErrors]]
             bounds[one] = max(bounds[one], middle * (TAIL if share < FEW else 1.0), waited)
     if "energy_j" in bounds:
         bounds["energy_j"] += max(_energy(phases, 1), least)
-    return {name: MARGIN * bound for name, bound in bounds.items()}
+    return bounds
 
 
 def _changes(

@@ -194,7 +194,7 @@ class Interpolated:
     def _mend(self, phase: PhaseErrors, limit: float) -> None:
         """Simulate all iterations of a kind, if they are few; else correct prices near simulated ones. The remaining
         error is that of each simulated iteration, corrected by the others."""
-        if phase.seen <= max(self.few // MENDED, phase.size):
+        if phase.seen <= self._few(phase):
             phase.simulated, phase.errors = True, Errors([], [], phase.errors.watts, [])
             return
         if isinstance(self.prices, Fitted):
@@ -209,6 +209,10 @@ class Interpolated:
             phase.settled = self._spent(2 * phase.size) or max(one.bound for one in phase.estimates()) <= limit
         phase.size *= 2
 
+    def _few(self, phase: PhaseErrors) -> int:
+        """Iterations of a kind up to which all are simulated, once prices are corrected."""
+        return max(self.few // MENDED, phase.size)
+
     def _spent(self, more: int) -> bool:
         """Whether `more` iterations would exceed the number that corrections may simulate."""
         return sum(len(one.points) for one in self.phases.values()) + more > self.few // SAMPLES
@@ -218,7 +222,9 @@ class Interpolated:
         others."""
         prices.learn({tuple(sorted(pieces)): true for one in self.phases.values() for pieces, true in one.points})
         for phase in self.phases.values():
-            if phase.points and not phase.simulated:
+            if 0 < phase.seen <= self._few(phase):
+                phase.simulated, phase.errors = True, Errors([], [], phase.errors.watts, [])
+            elif phase.points and not phase.simulated:
                 left = prices.left_out([tuple(sorted(pieces)) for pieces, _ in phase.points])
                 phase.errors = errors_of(left, [true for _, true in phase.points], JOULES, phase.weights)
                 phase.settled = self._spent(phase.size) or max(one.bound for one in phase.estimates()) <= limit

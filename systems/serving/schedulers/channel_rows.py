@@ -10,6 +10,8 @@ from pimloom.systems.serving.schedulers.channel_blocks import ChannelBlocks
 from pimloom.systems.serving.schedulers.live import LiveRequest
 from pimloom.workload.need import Windowed
 
+MOST = 1 << 40  # blocks, more than there are
+
 
 class Rows(NamedTuple):
     """of: rows of a channel that a request with so many blocks takes, from 0 to the most that one may have; there: that
@@ -19,7 +21,10 @@ class Rows(NamedTuple):
     there: int
 
     def blocks(self, held: int, left: int) -> int:
-        """How many blocks more a request that holds some has room for, if so many rows are left."""
+        """How many blocks more a request that holds some has room for, if so many rows are left; `MOST` if these are
+        enough for any request, so that only the blocks that are free count."""
+        if self.of[held] + left >= self.of[-1]:
+            return MOST
         return bisect_right(self.of, self.of[held] + left) - 1 - held
 
 
