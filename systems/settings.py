@@ -19,6 +19,25 @@ def parse_settings(settings: Sequence[str], such_as: str = "npu.clock_mhz=500") 
     return found
 
 
+def settings_by_pool(settings: Sequence[str], pools: Sequence[str]) -> list[list[str]]:
+    """The `KEY=VALUE` settings of each pool, from `POOL:KEY=VALUE` texts; without a pool a text is of all. Raises
+    UserError for an unknown pool.
+
+    >>> settings_by_pool(["prefill:power_w=300", "launch_us=1"], ["prefill", "decode"])
+    [['power_w=300', 'launch_us=1'], ['launch_us=1']]
+    """
+    found: list[list[str]] = [[] for _ in pools]
+    for text in settings:
+        key, sign, value = text.partition("=")
+        pool, colon, place = key.partition(":")
+        if colon and pool.strip() not in pools:
+            raise UserError(f"--set {text}: no pool {pool.strip()}; expected one of {', '.join(pools)}")
+        for name, own in zip(pools, found, strict=True):
+            if not colon or name == pool.strip():
+                own.append(f"{place}{sign}{value}" if colon else text)
+    return found
+
+
 def settings_by_system(settings: Sequence[str], systems: Sequence[str]) -> list[list[str]]:
     """The `KEY=VALUE` settings of each system, from `SYSTEM:KEY=VALUE` texts. SYSTEM is the path as given, or the name
     alone. Raises UserError for an unknown system, or if the system is missing and there are several.

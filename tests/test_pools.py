@@ -310,6 +310,9 @@ BAD = {
     f"{POOLS} --link nvlink3 --scheduler distserve --batch-tokens 4": "request 0 has a prompt of 8 tokens, and an",
     f"{POOLS} --link nvlink3 --scheduler distserve --blocks 1": "request 0 needs 2 blocks of KV cache, and there are 1",
     f"{POOLS} --link nvlink3 --scheduler splitwise --prefix-cache": "--prefix-cache: belongs to --scheduler vllm-v1",
+    f"{POOLS} --link nvlink3 --set prefil:power_w=3": "--set prefil:power_w=3: no pool prefil; expected one of",
+    f"{POOLS} --link nvlink3 --set decode:powr_w=3": "--set powr_w: no such key in gpu_a100.yaml; nearest: power_w",
+    f"{POOLS} --link nvlink3 --set decode:power_w=3 --set power_w=4": "--set power_w: given twice",
     "gpu_a100 --scheduler distserve": "--scheduler distserve: serves pools, such as prefill=",
     "gpu_a100 --transfer layers": "--transfer: belongs to pools, such as prefill=",
     "gpu_a100 --mixed": "--mixed: belongs to pools, such as prefill=",
@@ -322,3 +325,16 @@ def test_what_pools_cannot_do_is_one_line(words):
         "serve", *words.split(), "--model", "gpt2", "--arrivals", "burst", "--requests", "2", "--lengths", "8:20"
     )
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1) and BAD[words] in done.err, done.err
+
+
+def test_settings_are_of_one_pool_or_of_all():
+    def energies(**settings: float) -> dict[str, float]:
+        asked: dict[str, Any] = {"model": "gpt2", "arrivals": "burst", "requests": 3, "lengths": "8:20"}
+        places = {place.replace("_of_", ":"): value for place, value in settings.items()}
+        found: Any = pimloom.serve(POOLS, link="nvlink3", set=places, **asked)
+        return {side: found.energy_by_cause_j[f"{side}: power x time"] for side in ("prefill", "decode")}
+
+    plain = energies()
+    assert energies(prefill_of_power_w=200) == {**plain, "prefill": pytest.approx(plain["prefill"] / 2)}
+    assert energies(decode_of_power_w=200) == {**plain, "decode": pytest.approx(plain["decode"] / 2)}
+    assert energies(power_w=200) == {side: pytest.approx(joules / 2) for side, joules in plain.items()}

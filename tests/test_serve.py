@@ -1,6 +1,7 @@
 """`pimloom serve`: what it says, what it refuses, and that interpolated prices are within their bound."""
 
 import json
+import re
 from math import fsum
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 import pimloom
 from pimloom.arch.error import UserError
+from pimloom.reports.terminal.online import pricing_lines
 from pimloom.systems.serving.results.limits import parse_slo
 from tests.command import call
 
@@ -305,7 +307,16 @@ def test_a_run_of_few_iterations_is_simulated_whole(tmp_path):
     short, whole = (pimloom.serve("npu_only", lengths="16:4", exact=exact, **asked) for exact in (False, True))
     assert short.pricing.exact and short.pricing.bounds == whole.pricing.bounds and short.pricing.error_bound == 0
     assert whole.pricing.simulated == len(short.iterations)
+    assert pricing_lines(short.pricing) == [
+        "each different iteration of this run is simulated, no price is interpolated"  # of rough runs too: no number
+    ]
     assert short.requests.equals(whole.requests)
+
+
+def test_a_goodput_says_what_a_dollar_pays_for():
+    asked = "serve gpu_a100 --model gpt2 --arrivals poisson:1/s --requests 20 --lengths 8:4 --slo latency=1s --goodput"
+    said = " ".join(call(*asked.split(), "--rate", "1:2", "--price", "1").out.split())
+    assert re.search(r" requests per J, [\d.,e+]+ requests for a dollar", said), said
 
 
 @pytest.mark.parametrize("scheduler", ["orca", "faster-transformer", "static", "vllm-v1"])

@@ -60,6 +60,14 @@ Pieces = Annotated[
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a value; may be repeated.")
 ]
+PoolSettings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Override a value, of all pools; of one pool prefill:KEY=VALUE or decode:KEY=VALUE. May be repeated.",
+    ),
+]
 SystemSettings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="SYSTEM:KEY=VALUE", help="Override a value of a system; may be repeated."),

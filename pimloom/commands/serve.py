@@ -239,7 +239,7 @@ def serve(
     exact: ExactOption = False,
     sample: SampleSize = 5,
     price_error: PriceError = 0.02,
-    settings: run_options.Settings = None,
+    settings: run_options.PoolSettings = None,
     json: Json = None,
     timeline: Timeline = None,
     html: Html = None,

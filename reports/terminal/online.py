@@ -55,7 +55,7 @@ def show_goodput(found: Goodput) -> None:
         if found.requests_per_j is None
         else f", {_signed(INVERSE.get(sign, sign), found.requests_per_j)} requests per J"
     )
-    per_j += "" if found.requests_per_usd is None else f", {found.requests_per_usd:,.4g} for a dollar"
+    per_j += "" if found.requests_per_usd is None else f", {found.requests_per_usd:,.4g} requests for a dollar"
     show_line(
         f"{found.share:.0%} of requests hold the limits up to {found.goodput_per_s:,.3f}/s ({end}): "
         f"{found.goodput_per_s_per_device:,.3f}/s per device{per_j}"
@@ -188,7 +188,7 @@ def _show_memory(found: Online) -> None:
 def pricing_lines(found: Pricing) -> list[str]:
     """Sentences on what was simulated, and on the errors of interpolated prices."""
     if found.exact:
-        return [f"{counted(found.simulated, 'different iteration')} simulated, no price is interpolated"]
+        return ["each different iteration of this run is simulated, no price is interpolated"]
     said = f"{counted(found.simulated, 'iteration')} simulated, prices of the others are interpolated"
     if found.bounds is None or found.error is None:
         return [f"{said}; their error is not known (--sample 0)"]

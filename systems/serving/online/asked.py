@@ -24,7 +24,7 @@ from pimloom.systems.serving.options.prices import parse_price
 from pimloom.systems.serving.options.spans import MOST_REQUESTS, check_count, check_replicas, check_span
 from pimloom.systems.serving.options.strays import check_only, check_strays
 from pimloom.systems.serving.options.wanted import Wanted
-from pimloom.systems.serving.pools.written import AFTER, SUCH_AS, TRANSFERS, Pools, parse_pools
+from pimloom.systems.serving.pools.written import AFTER, SIDES, SUCH_AS, TRANSFERS, Pools, parse_pools
 from pimloom.systems.serving.results.backlog import warning
 from pimloom.systems.serving.results.goodput import (
     Goodput,
@@ -36,6 +36,7 @@ from pimloom.systems.serving.results.goodput import (
     served_steadily,
 )
 from pimloom.systems.serving.results.outcome import Online
+from pimloom.systems.settings import settings_by_pool
 from pimloom.workload.requests.arrivals import drawn_lengths, drawn_ps, parse_arrivals
 from pimloom.workload.requests.data_sets import DATA_SETS
 from pimloom.workload.requests.read import read
@@ -203,17 +204,19 @@ def _pools(wanted: Wanted, pools: Pools, llm: LlmSpec, requests: Requests, sourc
     transfer = wanted.transfer or AFTER
     if transfer not in TRANSFERS:
         raise UserError(f"--transfer {transfer}: expected {' or '.join(TRANSFERS)}{nearest(transfer, TRANSFERS)}")
+    settings = settings_by_pool(wanted.settings or (), SIDES)
     one, two = (
         wanted._replace(
             system=pool.system,
+            settings=own,
             replicas=pool.replicas,
             tp=pool.tp or wanted.tp,
             pp=pp,
             scheduler=f"{name} {side}",
             price=None if price is None else repr(price),
         )
-        for pool, pp, side, price in zip(
-            pools[:2], stages, ("prompts", "decode"), parse_price(wanted.price, 2), strict=True
+        for pool, pp, side, price, own in zip(
+            pools[:2], stages, ("prompts", "decode"), parse_price(wanted.price, 2), settings, strict=True
         )
     )
     first = prepared(one, llm, requests if wanted.mixed else prompts_of(requests), source)
