@@ -85,6 +85,8 @@ def run_sweep(source: Path | Mapping[str, Any], out: Path | None, options: Optio
         before = len(rows.finished) - retried(rows.finished, options.retry_failed)
         for said in (*rows.damaged, *(note for llm in base.models.values() for note in llm.notes)):
             say(said)
+        if base.head_note:
+            say(base.head_note)
         if base.leaves_prompts_out:
             say(PROMPTS_LEFT_OUT)
         search = None if sweep.method == "grid" else _search(sweep, folder)

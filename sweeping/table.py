@@ -92,6 +92,7 @@ def _facts(known: Known, frame: pd.DataFrame) -> Mapping[str, str]:
     facts = {
         "system": sweep.system,
         "workload": ", ".join(f"{key} {value}" for key, value in sweep.workload.items()),
+        "LM head": base.head_note,
         "set": ", ".join(f"{key} = {value}" for key, value in sweep.set.items()),
         "method": sweep.method if sweep.budget is None else f"{sweep.method}, budget {sweep.budget:,}",
         "seed": str(sweep.seed),

@@ -37,7 +37,7 @@ def same(row: Mapping[str, Any], base: Base, ran: Any) -> None:
     assert row["spec_digest"] == ran.spec_digest
     for column in result_columns(base):
         of, _, part = column.name.partition(".")
-        if of not in ("area_mm2", "area_by_part_mm2"):
+        if of not in ("area_mm2", "area_by_part_mm2", "lm_head"):
             value = getattr(ran, of)
             parts = {name.replace(" ", "_"): each for name, each in (value or {}).items()} if part else {}
             there = parts.get(part, 0.0 if part in OF_PIM and parts else None)  # without PIM

@@ -8,7 +8,7 @@ import pytest
 
 import pimloom
 from pimloom.arch.error import UserError
-from pimloom.arch.system import load_system
+from pimloom.arch.system import find, load_system
 from pimloom.sweeping.checks import check_points
 from pimloom.sweeping.definition.grid import grid_points
 from pimloom.sweeping.definition.load_sweep import sweep_from
@@ -77,6 +77,41 @@ def test_results_that_one_system_lacks_are_empty_there() -> None:
     gpu, npu = rows(EQUAL | {"system": ["gpu_a100", "npu_only"], "workload": work})
     assert gpu["error"] is None and npu["error"] is None
     assert gpu["area_mm2"] is None and npu["area_mm2"] > 0
+
+
+@pytest.mark.parametrize(
+    ("system", "head", "said"),
+    [
+        ("gpu_h100", 1, "in the results of all systems"),
+        ("attacc_gpu", 0, "left out on all systems, as attacc_gpu cannot have them"),
+    ],
+)
+def test_all_systems_have_an_lm_head_or_none(system: str, head: int, said: str) -> None:
+    """Alone, a GPU serves with its LM head."""
+    work = SERVED["workload"] | {"model": "gpt3-7b", "batch": 4, "requests": 3, "scheduler": "vllm-v0"}
+    del work["price"]
+    found = rows(SERVED | {"system": ["gpu_a100", system], "workload": work, "objectives": {"latency_s": "min"}})
+    assert [(row["error"], row["lm_head"]) for row in found] == [(None, head)] * 2
+    alone = pimloom.serve("gpu_a100", **work, lm_head=bool(head))
+    assert found[0]["latency_s"] == alone.latency_s.mean and found[0]["spec_digest"] == alone.spec_digest
+    assert pimloom.serve("gpu_a100", **work).lm_head
+    sweep = SERVED | {"system": ["gpu_a100", system], "workload": work}
+    assert base_of(sweep_from(sweep)).head_note == f"embedding, LM head and sampling are {said}"
+    own = sweep | {"workload": work | {"lm_head": {"gpu_a100": True, system: False}}, "objectives": {}}
+    assert [row["lm_head"] for row in rows(own)] == [1, 0] and not base_of(sweep_from(own)).head_note
+
+
+def test_no_lm_head_by_the_file_of_one_system(tmp_path: Path) -> None:
+    """Of work that does not arrive; what the sweep itself sets counts."""
+    text = find("systems", "pim_gpt").read_text().replace("  lm_head: false", "  lm_head: true")
+    file = tmp_path / "with_head.yaml"
+    file.write_text(text)
+    sweep: dict[str, Any] = {
+        "system": ["t4", str(file)], "workload": {"model": "gpt2", "prompt": [2], "generate": 2},
+    }  # fmt: skip
+    assert [row["lm_head"] for row in rows(sweep)] == [0, 0]
+    assert [row["lm_head"] for row in rows(sweep | {"system": str(file)})] == [1]
+    assert [row["lm_head"] for row in rows(sweep | {"set": {str(file): {"workload.lm_head": True}}})] == [0, 1]
 
 
 @pytest.mark.parametrize(

@@ -60,19 +60,21 @@ def _simulated(base: Base, point: Mapping[str, Scalar], known: Known) -> Outcome
     system, model = resolved(base, point, work), base.models[work.model]
     if work.requests is None and not traits(base.kind).beyond:
         _check_positions(model, work, computed=not base.decodes)
-    if base.own:
-        values, digest = own_result(system, model, base.given(point), base.settings(point))
-        return Outcome(_flat(values), digest)
-    if base.prompts:
-        values, digest = from_prompts(system, model, work)
-        return Outcome(_flat(values), digest)
+    if base.own or base.prompts:
+        values, digest = (
+            own_result(system, model, base.given(point), base.settings(point))
+            if base.own
+            else from_prompts(system, model, work)
+        )
+        return Outcome(_flat(values) | {"lm_head": int(values["lm_head"])}, digest)
     if base.decodes:
         given = base.requests[work.requests] if work.requests else None
-        return Outcome(*decode(system, model, work, given, base.seed))
+        values, digest = decode(system, model, work, given, base.seed)
+        return Outcome(values | {"lm_head": 0}, digest)
     if work.batch not in (None, 1):
         raise UserError(f"workload.batch: {system.name} runs one sequence at a time, got {work.batch}")
     result = simulate(system, model, work.generate, seed=base.seed, prompt=work.prompt, known=known)
-    values = _flat(result.as_dict())
+    values = _flat(result.as_dict()) | {"lm_head": int(result.workload.lm_head)}
     if system.part is not None:
         values["area_mm2"] = area_mm2(system)
         values |= _flat({"area_by_part_mm2": area_by_part_mm2(system)})

@@ -32,11 +32,13 @@ OF_TABLES = ("feasible", "pareto")  # columns that a table of the rows has besid
 
 
 class Column(NamedTuple):
-    """A result column: its name, which ends in the unit, whether it holds integers, and what it says."""
+    """A result column: its name, which ends in the unit, whether it holds integers, what it says, and whether it holds
+    texts."""
 
     name: str
     integer: bool
     meaning: str
+    text: bool = False
 
 
 COMMON = (
@@ -122,6 +124,8 @@ CENT = (
     Column("layers_per_device", True, "layers side by side in a device"),
     Column("channels_per_layer", True, "what each has of it"),
 )
+
+LM_HEAD = Column("lm_head", True, "1: with embedding, LM head and sampling; 0: without")
 
 OF_A_PROMPT = ("time_to_first_token_s", "time_per_output_token_s")
 NEED_FIGURES = ("energy_j", "energy_per_token_j", "power_w", "area_mm2")

@@ -253,7 +253,7 @@ def _goodput(wanted: Wanted, source: Source, llm: LlmSpec, trace: Requests | Non
     found, on = goodput_on(source, llm, wanted, trace)
     values = {name: getattr(found, name.replace("goodput_rate", "goodput")) for name in GOODPUT}
     pricing = {} if found.pricing is None else _pricing(found.pricing)
-    return values | pricing | {"area_mm2": _area_mm2(on)}, found.spec_digest
+    return values | pricing | {"lm_head": int(found.lm_head), "area_mm2": _area_mm2(on)}, found.spec_digest
 
 
 def _check_pools(pools: Scalar | None, system: System, own: Own) -> None:
@@ -317,6 +317,7 @@ def _values(found: Online, rated: bool) -> dict[str, Any]:
         "requests_per_s": count / found.time_s,
         "energy_per_request_j": None if joules is None else joules / count,
         "iterations": found.iteration_count,
+        "lm_head": int(found.lm_head),
         **_pricing(found.pricing),
     }
 

@@ -18,7 +18,7 @@ from pimloom.sweeping.point.code import code_digest
 from pimloom.sweeping.point.digests import value_digest
 from pimloom.sweeping.point.linked import Linked, linked_of
 from pimloom.sweeping.point.requests import Given, read_given
-from pimloom.sweeping.point.results import Column, columns_of
+from pimloom.sweeping.point.results import LM_HEAD, Column, columns_of
 from pimloom.sweeping.point.traces import Trace, read_trace
 from pimloom.sweeping.point.workload import BATCHED, OWN, Work, check_key, check_together, check_value, work_of
 from pimloom.systems.devices.traits import traits
@@ -34,6 +34,7 @@ class Base(msgspec.Struct, frozen=True, dict=True):
     axis -> unit of its numbers; types: -> type of its values, since 8, 8.0 and '8' are three. linked: linked axes by
     name; their values are names of what they set.
     systems: of a sweep over several, the base of each without the axis `system`; `system` is the first of them then.
+    head_note: of these, a note on embedding, LM head and sampling.
     No digest depends on the order of a mapping. code: see `code_digest`.
     """
 
@@ -52,6 +53,7 @@ class Base(msgspec.Struct, frozen=True, dict=True):
     parts_at: dict[str, list[str]] = {}
     traces: dict[str, Trace] = {}
     systems: dict[str, "Base"] = {}
+    head_note: str = ""
 
     @cached_property
     def head(self) -> str:
@@ -107,9 +109,12 @@ class Base(msgspec.Struct, frozen=True, dict=True):
             found = {column.name: column for base in reversed(self.systems.values()) for column in base.possible}
             order = dict.fromkeys(column.name for base in self.systems.values() for column in base.possible)
             return [found[name] for name in order]
+        tree = tree_of(self.system)
         if self.served:
-            return serving.columns(self.kind in ("pim", "npu_pim") and "energy" in tree_of(self.system))
-        return columns_of(self.kind, tree_of(self.system), batched=self.batched, prompts=self.prompts)
+            found = serving.columns(self.kind in ("pim", "npu_pim") and "energy" in tree)
+        else:
+            found = columns_of(self.kind, tree, batched=self.batched, prompts=self.prompts)
+        return [*found, LM_HEAD]
 
     @cached_property
     def batched(self) -> bool:
@@ -235,6 +240,9 @@ def _of_several(sweep: Sweep) -> Base:
             bases[name] = base_of(sweep.alone(name))
         except UserError as error:
             raise UserError(f"{name}: {error}") from None
+    from pimloom.sweeping.point.head import settle_head
+
+    bases, note = settle_head(bases, sweep)
     first = next(iter(bases.values()))
     return msgspec.structs.replace(
         first,
@@ -243,6 +251,7 @@ def _of_several(sweep: Sweep) -> Base:
         set=dict(sweep.set),
         workload=dict(sweep.workload),
         systems=bases,
+        head_note=note,
     )
 
 
