@@ -29,6 +29,12 @@ _LARGEST = 2**31 - 1
 _EXPECTED = {int: f"int from 1 to {_LARGEST}", bool: "true or false", str: "text", float: "a number above 0, at most 1"}
 
 
+def _is_quantisation(tree: dict[str, Any]) -> bool:
+    """Whether a file is ModelOpt's hf_quant_config.json."""
+    inner = tree.get("quantization")
+    return isinstance(inner, dict) and not inner.keys().isdisjoint(("quant_algo", "kv_cache_quant_algo"))
+
+
 class Config:
     """One config.json: reads checked values by key or by field of LlmSpec. read: keys that were read; wrong: refusals;
     notes: sentences for the user."""
@@ -42,6 +48,11 @@ class Config:
         self.read = {"model_type"}
         supported = ", ".join(KEYS)
         if "model_type" not in self.tree:
+            if _is_quantisation(self.tree):
+                raise UserError(
+                    f"{path}: is a hf_quant_config.json of ModelOpt, which says how weights are quantised and has no "
+                    "shapes of a model; name the config.json of its folder"
+                )
             raise UserError(f"{path}: at $: missing key 'model_type', expected one of {supported}")
         whole, self.whole_type = self.tree, str(self.tree["model_type"])
         if place := text_model(whole):

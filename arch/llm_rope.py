@@ -62,6 +62,9 @@ def _derived(config: Config, place: str, scaling: dict[str, Any], positions: int
         return None
     if kind in AS_GIVEN:
         return positions
+    if "factor" not in scaling and not (kind == "dynamic" and "alpha" in scaling):  # which leaves positions as they are
+        config.refuse(f"{place}.factor", f"a number of at least 1, which {kind} scales by")
+        return None
     factor = scaling.get("factor", 1.0)
     if type(factor) not in (int, float) or not isfinite(factor) or factor < 1:
         config.refuse(f"{place}.factor", "a number of at least 1")

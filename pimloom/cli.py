@@ -3,8 +3,9 @@
 import os
 import signal
 import sys
+from collections.abc import Callable
 from copy import copy
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
 
@@ -78,10 +79,30 @@ def command(name: str) -> Any:
     if name in COMMANDS:
         alone = copy(import_module(COMMANDS[name].module).app)  # the options of its other commands are not built
         alone.registered_commands = [each for each in alone.registered_commands if name == _named(each)]
-        return typer.main.get_command(alone)
+        return refusing_empty_paths(typer.main.get_command(alone))
     found = typer.main.get_command(import_module(GROUPS[name].module).app)
     found.name, found.help = name, GROUPS[name].help
+    return refusing_empty_paths(found)
+
+
+def refusing_empty_paths(found: Any) -> Any:
+    """The same command, or group, whose paths are no empty text: Python takes it for the current folder."""
+    from pimloom.options import PATHS  # `--help` of all commands needs none of it
+
+    for inner in getattr(found, "commands", {}).values():
+        refusing_empty_paths(inner)
+    for param in found.params:
+        if param.metavar in PATHS:
+            here = "; . is the current one" if param.metavar == "DIR" else ""
+            said = f"expected {PATHS[param.metavar]}, got an empty name{here}"
+            param.type_cast_value = partial(_cast, param.type_cast_value, said)
     return found
+
+
+def _cast(cast: Callable[[Any, Any], Any], said: str, context: Any, value: Any) -> Any:
+    if value == "":
+        raise typer.BadParameter(said)
+    return cast(context, value)
 
 
 def _named(registered: Any) -> str:

@@ -17,6 +17,9 @@ from pimloom.arch.error import UserError
 WORDED = ("USD", "HOW", "SHARE")  # metavars of texts that may be one number, such as 1.29, 8 or 0.2
 SEVERAL = ("N,N", "F", "NAMES", "NODES")  # metavars of texts that list values
 KEYED = "KEY=VALUE"
+PATHS = {  # metavars of paths
+    "FILE": "a file", "FILE.svg": "a file", "DIR": "a folder", "TRACE": "a file", "PROGRAM": "a file",
+}  # fmt: skip
 
 
 class Option(NamedTuple):
@@ -56,6 +59,8 @@ class Option(NamedTuple):
             return typed.count(self.name, value)
         if self.kind is float:
             return typed.number(self.name, value)
+        if self.metavar in PATHS and value == "":
+            typed.fail(self.name, PATHS[self.metavar], value)
         if self.kind is Path:
             return Path(typed.text(self.name, value))
         if self.metavar == "N":  # a count that may be typed as 1e6

@@ -226,6 +226,8 @@ def test_positions_for_each_kind_of_layer(tmp_path: Path) -> None:
         ({"type": "yarn", "factor": "4"}, r"at \$\.rope_scaling\.factor: expected a number of at least 1"),
         ({"type": "linear", "factor": 0.5}, r"at \$\.rope_scaling\.factor: expected a number of at least 1"),
         ({"type": "linear", "factor": float("inf")}, r"at \$\.rope_scaling\.factor: expected a number of at least 1"),
+        ({"type": "yarn"}, r"at \$\.rope_scaling\.factor: expected a number of at least 1, which yarn scales by, got"),
+        ({"rope_type": "dynamic"}, r"at \$\.rope_scaling\.factor: expected a number of at least 1, which dynamic"),
         ({"factor": 2.0}, r"at \$\.rope_scaling\.rope_type: expected one of linear"),
         ({"rope_type": "xpos"}, r"at \$\.rope_scaling\.rope_type: expected one of linear"),
         ({"type": "yarn", "factor": 2, "original_max_position_embeddings": -1}, "original_max_position_embeddings"),

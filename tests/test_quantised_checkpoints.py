@@ -83,6 +83,17 @@ def test_modelopt_says_it_beside_a_clean_config() -> None:
     assert took[0] / took[1] == pytest.approx(0.5, abs=0.01)
 
 
+def test_a_modelopt_file_named_as_a_model_says_which_file_to_name() -> None:
+    for name in ("nvidia--GLM-5-NVFP4", "nvidia--NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4"):
+        path = needed(f"configs/{name}_hf_quant.json")
+        with pytest.raises(UserError) as error:
+            load_llm(path)
+        assert str(error.value) == (
+            f"{path}: is a hf_quant_config.json of ModelOpt, which says how weights are quantised and has no shapes of "
+            "a model; name the config.json of its folder"
+        )
+
+
 def test_a_null_in_the_config_means_weights_as_wide_as_elements(tmp_path: Path) -> None:
     beside = {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": None}}
     (tmp_path / "hf_quant_config.json").write_text(json.dumps(beside))

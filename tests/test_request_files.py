@@ -210,5 +210,5 @@ def test_rows_of_burstgpt_without_a_response_are_counted(tmp_path):
     found = read(path)
     assert (found.prompt, found.output) == ([472], [18]) and "; 3 failed ones, without output, left out" in found.note
     path.write_text(head + "5,ChatGPT,0,18,18,API log")
-    with pytest.raises(UserError, match="expected at least one token of Request tokens"):
+    with pytest.raises(UserError, match="Request tokens: expected 1 to 1048576 tokens, got 0$"):
         read(path)

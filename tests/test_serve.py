@@ -230,7 +230,7 @@ BAD = {
     "--trace whole.csv --scheduler vllm-v0 --batch-tokens 512": "whole.csv: request 0 has a prompt of 900 tokens",
     "--trace whole.csv --blocks 20": "whole.csv: request 0 needs 57 blocks of KV cache, and there are 19 for it",
     "--trace none.csv": "none.csv: expected at least one request",
-    "--trace zero.csv": "zero.csv:2: expected at least one token of prompt_tokens and of output_tokens, got 0 and 4",
+    "--trace zero.csv": "zero.csv:2: prompt_tokens: expected 1 to 1048576 tokens, got 0",
     "--trace failed.csv": "failed.csv: expected at least one request with output",
     "--trace not.jsonl": "not.jsonl:1: is no JSON; expected an object on each line",
     "--trace keys.jsonl": "keys.jsonl:1: unknown columns timestamp,input_length; expected timestamp,input_length,",

@@ -1,8 +1,7 @@
-"""Values as people type them: 4096, or 1e6 as `pimloom trace --requests` takes them; numbers in a range; folders."""
+"""Values as people type them: 4096, or 1e6 as `pimloom trace --requests` takes them; numbers in a range."""
 
 from collections.abc import Callable
 from decimal import Decimal
-from pathlib import Path
 
 import typer
 
@@ -48,13 +47,6 @@ def number(least: float, most: float) -> Callable[[str | float], float]:
         return found
 
     return read
-
-
-def some_folder(text: str) -> Path:
-    """A folder. Raises BadParameter for an empty name, which Python takes for the current one."""
-    if not str(text):
-        raise typer.BadParameter("expected a folder, got an empty name; . is the current one")
-    return Path(text)
 
 
 def _whole(text: str | int, most: int) -> int | None:

@@ -14,7 +14,6 @@ from pimloom import typed
 from pimloom.answer import Answer
 from pimloom.arch.error import GateError, UserError
 from pimloom.arch.files import together
-from pimloom.commands.counts import some_folder
 from pimloom.commands.output import Quiet
 from pimloom.reports.studies import Option, Study, folder_of, studies
 
@@ -114,7 +113,7 @@ def _command(name: str, study: Study) -> Callable[..., None]:
         return Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default=default)
 
     said = f"Folder for index.html, results.json and CSV files; else {default_folder(name)} in the current folder."
-    place = typer.Option("--out", metavar="DIR", parser=some_folder, help=said)
+    place = typer.Option("--out", metavar="DIR", help=said)
     parameters = [option("out", Annotated[Path | None, place], None)]
     for each in study.options:
         told = typer.Option(each.flag, metavar=each.metavar, help=each.help, min=each.least)

@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 
+from pimloom.arch.error import UserError
 from pimloom.commands import run_options
 from pimloom.commands.completing import names
-from pimloom.commands.counts import count, some_folder
+from pimloom.commands.counts import count
 from pimloom.commands.output import Json, Quiet, output
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -76,13 +77,15 @@ def compare(
     price: run_options.Prices = None,
     html: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", parser=some_folder, help="Folder for index.html, results.json and timeline.json."),
+        typer.Option(metavar="DIR", help="Folder for index.html, results.json and timeline.json."),
     ] = None,
     json: Json = None,
     quiet: Quiet = False,
 ) -> None:
     """Run one workload on several systems: times, energy by cell, sizes, memory, what bounds each phase, and why."""
-    asked = locals() | {"systems": [name.strip() for name in systems.split(",") if name.strip()]}
+    asked = locals() | {"systems": [name.strip() for name in systems.split(",")]}
+    if "" in asked["systems"]:
+        raise UserError(f"{systems or repr(systems)}: expected names with a comma between two, got an empty name")
     from pimloom.commands.running import run_compare
 
     ran = run_compare(**asked)

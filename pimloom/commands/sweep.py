@@ -8,7 +8,6 @@ import typer
 from pimloom.answer import Answer
 from pimloom.arch.error import UserError
 from pimloom.arch.inputs import note_named
-from pimloom.commands.counts import some_folder
 from pimloom.commands.output import Json, Quiet, answer
 from pimloom.commands.outputs import check_outputs
 
@@ -45,7 +44,6 @@ def run(
         Path | None,
         typer.Option(
             metavar="DIR",
-            parser=some_folder,
             help="Folder of the sweep, to begin or go on with; else FILE less its suffix.",
         ),
     ] = None,
@@ -117,7 +115,7 @@ def report(
     folder: Folder,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", parser=some_folder, help="Folder for index.html and CSV files; else DIR/report."),
+        typer.Option(metavar="DIR", help="Folder for index.html and CSV files; else DIR/report."),
     ] = None,
     quiet: Quiet = False,
 ) -> Path:

@@ -39,7 +39,8 @@ def read(path: Path) -> Requests:
     if form.failed:  # what has no output may have no lengths at all
         blank = {name: "0" for name in (form.prompt, form.output, form.total) if name}
         table = [(place, row if row[form.output] else row | blank) for place, row in table]
-    prompt, output = ([_tokens(place, row, name) for place, row in table] for name in (form.prompt, form.output))
+    least = 0 if form.failed else 1
+    prompt, output = ([_tokens(place, row, name, least) for place, row in table] for name in (form.prompt, form.output))
     note = f"arrivals and lengths of the trace, in the format of {form.name}"
     if "NumImages" in table[0][1]:
         note += "; images are not computed"
@@ -47,10 +48,8 @@ def read(path: Path) -> Requests:
     if failed := len(output) - len(kept):
         note += f"; {failed:,} failed ones, without output, left out"
     for (place, _), p, n in zip(table, prompt, output, strict=True):
-        if (not p and n) or (not n and not form.failed):
-            raise UserError(
-                f"{place}: expected at least one token of {form.prompt} and of {form.output}, got {p} and {n}"
-            )
+        if not p and n:
+            raise UserError(f"{place}: {form.prompt}: expected 1 to {LONGEST} tokens, got 0")
     if not kept:
         raise UserError(f"{path}: expected at least one request with output")
     check_rows(form, table, prompt, output)
@@ -125,11 +124,11 @@ def _beside(names: Sequence[str], formats: Sequence[RequestFormat]) -> str:
     return f"; the nearest {' and '.join(parts)}" if parts else ""
 
 
-def _tokens(place: str, row: dict[str, Any], name: str) -> int:
+def _tokens(place: str, row: dict[str, Any], name: str, least: int) -> int:
     value = row[name]
     if isinstance(value, bool | float | list | dict) or value is None:
         raise UserError(f"{place}: {name}: expected a whole number, got {short(str(value))}")
-    return whole_number(str(value), 0, LONGEST, f"{place}: {name}", " tokens")
+    return whole_number(str(value), least, LONGEST, f"{place}: {name}", " tokens")
 
 
 def _turns(talks: Conversations, prompts: list[int], outputs: list[int]) -> Prefix | None:
