@@ -2,4 +2,6 @@
 
 from pimloom.reports.studies import Study
 
-STUDY = Study("Serving: which machine serves a trace best; what schedulers, drafts, branches and few bits gain.")
+STUDY = Study(
+    "Serving: which machine serves a trace best; what schedulers, drafts, branches and few bits gain.", takes_s=780
+)
