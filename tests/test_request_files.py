@@ -2,16 +2,28 @@
 one line, exit code 2."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import pimloom.commands.progress
 from pimloom.arch.error import UserError
 from pimloom.systems.serving.requests import read_requests
 from pimloom.workload.requests.read import read
-from pimloom.workload.requests.table import Answered, Groups, Identities, Prefix, Tokens, hit_share
+from pimloom.workload.requests.table import (
+    Answered,
+    Groups,
+    Identities,
+    Prefix,
+    Tokens,
+    first,
+    hit_share,
+)
 from pimloom.workload.requests.trace_file import read_conversations, read_trace
 from tests.command import call
 from tests.reference_data import needed
@@ -212,3 +224,51 @@ def test_rows_of_burstgpt_without_a_response_are_counted(tmp_path):
     path.write_text(head + "5,ChatGPT,0,18,18,API log")
     with pytest.raises(UserError, match="Request tokens: expected 1 to 1048576 tokens, got 0$"):
         read(path)
+
+
+SERVING = Path(__file__).parents[1] / "examples/serving"
+
+
+@pytest.mark.parametrize("name", ["azure2023_conv_0_1000.csv", "mooncake_conversation_0_400.jsonl"])
+def test_rows_after_the_last_request_are_not_read(name, tmp_path):
+    whole, lines = read(SERVING / name), (SERVING / name).read_text().splitlines()
+    head = name.endswith("csv")
+    path = tmp_path / name
+    path.write_text("\n".join([*lines[: 20 + head], "no row, ]", *lines[20 + head :]]))
+    some, ours = read(path, 20), first(whole, 20)
+    assert len(some.prompt) == 20 and some == ours
+    for count in (None, 21):
+        with pytest.raises(UserError, match=f":{21 + head}: "):
+            read(path, count)
+
+
+def test_failed_rows_are_no_requests(tmp_path):
+    path = tmp_path / "b.csv"
+    head = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+    rows = ("5,GPT-4,7,0,7", "6,GPT-4,7,,", "7,GPT-4,7,3,10", "8,GPT-4,0,0,0", "9,GPT-4,8,10,18", "x,y,z,10,z")
+    path.write_text(head + "".join(f"{row},API log\n" for row in rows))
+    found = read(path, 2)
+    assert (found.prompt, found.output) == ([7, 8], [3, 10]) and "; 3 failed ones" in found.note
+
+
+def test_rows_in_any_order_are_all_read(tmp_path):
+    path = tmp_path / "l.jsonl"
+    path.write_text(
+        "\n".join(json.dumps({"arrival_time_ns": at, "input_toks": at, "output_toks": 1}) for at in (30, 20, 10))
+    )
+    assert first(read(path, 1), 1).prompt == [10]
+
+
+def test_a_trace_is_read_beneath_a_bar(tmp_path, monkeypatch):
+    path, bars = tmp_path / "t.csv", dict[str, list[tuple[int, int]]]()
+    path.write_text(HEADER + "".join(f"{at},5,1\n" for at in range(9000)))
+
+    @contextmanager
+    def bar(title: str, quiet: bool) -> Iterator[Any]:
+        steps = bars.setdefault(title, [])
+        yield lambda done, total: steps.append((done, total))
+
+    monkeypatch.setattr(pimloom.commands.progress, "progress_bar", bar)
+    assert call("serve", "gpu_a100", "--model", "gpt2", "--trace", str(path), "--layers", "1").code == 0
+    steps = bars["reading t.csv"]
+    assert len(steps) == 6 and steps == sorted(steps) and {total for _, total in steps} <= {27000, 27003}

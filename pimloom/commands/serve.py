@@ -264,6 +264,7 @@ def run_serve(wanted: "Wanted") -> "Online | Goodput":
     """Serve; outputs are checked first. Raises UserError."""
 
     from pimloom.commands.outputs import check_outputs
+    from pimloom.commands.progress import progress_bar
     from pimloom.commands.running import PAGE_FILES, check_folder
     from pimloom.commands.working import worked
     from pimloom.systems.serving.online.asked import online_work
@@ -278,7 +279,11 @@ def run_serve(wanted: "Wanted") -> "Online | Goodput":
     def prepare() -> "Work[Online | Goodput]":
         if wanted.html is not None:
             check_folder(wanted.html)
-        work = online_work(wanted)
+        if wanted.trace is None:
+            work = online_work(wanted)
+        else:
+            with progress_bar(f"reading {wanted.trace.name}", wanted.quiet) as reading:
+                work = online_work(wanted, reading=reading)
         if wanted.html is not None:
             for name in PAGE_FILES[:2]:
                 check_outputs(written | {"--html": wanted.html / name}, read)

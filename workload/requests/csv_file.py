@@ -14,7 +14,11 @@ MOST_DIGITS = 18  # of a whole number: int64 holds them
 
 def read_rows(path: Path, largest_bytes: int) -> Iterator[tuple[str, list[str]]]:
     """(file and line, cells without spaces around them) of the lines that are not empty. Raises UserError."""
-    text = read_text(path, largest_bytes)
+    return csv_rows(path, read_text(path, largest_bytes))
+
+
+def csv_rows(path: Path, text: str) -> Iterator[tuple[str, list[str]]]:
+    """The same of the text of a file. Raises UserError."""
     rows = csv.reader(io.StringIO(text, newline=""), strict=True)
     while True:
         try:

@@ -1,32 +1,37 @@
 """Reading a trace: CSV, JSON lines or conversations, by its columns."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pimloom.arch.compressed import plain_suffix
 from pimloom.arch.document import read_text, short
 from pimloom.arch.error import UserError
 from pimloom.workload.requests.contradictions import TOKENS, check_rows
-from pimloom.workload.requests.csv_file import read_rows, whole_number
+from pimloom.workload.requests.csv_file import csv_rows, whole_number
 from pimloom.workload.requests.formats import CSV, JSON_LINES, OUTPUT_IDS, RequestFormat, described_formats
 from pimloom.workload.requests.instants import instants
 from pimloom.workload.requests.table import Answered, Groups, Identities, Prefix, Requests, Tokens
 from pimloom.workload.requests.trace_file import LARGEST_BYTES, LONGEST, Conversations, read_conversations
 
 Table = list[tuple[str, dict[str, Any]]]  # place of each row, and its cells
+Progress = Callable[[int, int], None]
+Item = TypeVar("Item")
+PASSES = 3  # through all rows: cells, times, tokens
+EVERY = 4096  # rows, between two steps of progress
 
 
-def read(path: Path) -> Requests:
-    """The requests of a file. Raises UserError."""
+def read(path: Path, count: int | None = None, progress: Progress = lambda done, total: None) -> Requests:
+    """The requests of a file. count: how many are wanted; rows after them are not read if the format has its rows in
+    the order of time. progress: of rows, done and in all, each counted once for each pass. Raises UserError."""
     if plain_suffix(path) == ".json":
         talks = read_conversations(path)
         prompts, outputs = talks.prompt.tolist(), talks.output.tolist()
         return Requests(path.name, [0] * len(prompts), prompts, outputs, talks.note, _turns(talks, prompts, outputs))
     lines = plain_suffix(path) == ".jsonl"
     try:
-        form, table = _json_lines(path) if lines else _csv(path)
+        form, table = _json_lines(path, count, progress) if lines else _csv(path, count, progress)
     except UserError as error:
         if not str(error).endswith("the file is empty"):
             raise
@@ -35,12 +40,17 @@ def read(path: Path) -> Requests:
         raise UserError(f"{path}: expected at least one request")
     if not form.sorted:
         table = _by_time(form, table)
-    arrival = instants(((f"{place}: {form.time}", str(row[form.time])) for place, row in table), form.unit)
+    timed = _watched(table, progress, len(table), PASSES * len(table))
+    arrival = instants(((f"{place}: {form.time}", str(row[form.time])) for place, row in timed), form.unit)
     if form.failed:  # what has no output may have no lengths at all
         blank = {name: "0" for name in (form.prompt, form.output, form.total) if name}
         table = [(place, row if row[form.output] else row | blank) for place, row in table]
     least = 0 if form.failed else 1
-    prompt, output = ([_tokens(place, row, name, least) for place, row in table] for name in (form.prompt, form.output))
+    counted = [
+        (_tokens(place, row, form.prompt, least), _tokens(place, row, form.output, least))
+        for place, row in _watched(table, progress, 2 * len(table), PASSES * len(table))
+    ]
+    prompt, output = [p for p, _ in counted], [n for _, n in counted]
     note = f"arrivals and lengths of the trace, in the format of {form.name}"
     if "NumImages" in table[0][1]:
         note += "; images are not computed"
@@ -67,22 +77,43 @@ def _by_time(form: RequestFormat, table: Table) -> Table:
     return sorted(table, key=lambda each: int(each[1][form.time]))
 
 
-def _csv(path: Path) -> tuple[RequestFormat, Table]:
-    rows = read_rows(path, LARGEST_BYTES)
+def _watched(items: Iterable[Item], progress: Progress, before: int, total: int) -> Iterator[Item]:
+    """The same items; progress after every few."""
+    for number, item in enumerate(items, 1):
+        if number % EVERY == 0:
+            progress(min(before + number, total), total)
+        yield item
+
+
+def _has(form: RequestFormat, row: dict[str, Any]) -> bool:
+    """Whether a row is a request: one that failed has an output of 0."""
+    return not form.failed or str(row[form.output]).strip("0") != ""
+
+
+def _csv(path: Path, count: int | None, progress: Progress) -> tuple[RequestFormat, Table]:
+    text = read_text(path, LARGEST_BYTES)
+    rows = csv_rows(path, text)
     place, header = next(rows)
     form = _format(place, header, CSV)
+    left = count if form.sorted else None
+    total = text.count("\n") if left is None else left
     table: Table = []
-    for place, row in rows:
+    for place, row in _watched(rows, progress, 0, PASSES * total):
         if len(row) != len(header):
             raise UserError(f"{place}: expected {len(header)} values, got {len(row)}")
-        table.append((place, dict(zip(header, row, strict=True))))
+        cells = dict(zip(header, row, strict=True))
+        table.append((place, cells))
+        left = None if left is None else left - _has(form, cells)
+        if left == 0:
+            break
     return form, table
 
 
-def _json_lines(path: Path) -> tuple[RequestFormat, Table]:
+def _json_lines(path: Path, count: int | None, progress: Progress) -> tuple[RequestFormat, Table]:
     table: Table = []
     form, names = JSON_LINES[0], list[str]()
-    for number, line in enumerate(read_text(path, LARGEST_BYTES).split("\n"), 1):
+    lines = read_text(path, LARGEST_BYTES).split("\n")
+    for number, line in enumerate(_watched(lines, progress, 0, PASSES * len(lines)), 1):
         place = f"{path}:{number}"
         if not line.strip():
             continue
@@ -102,6 +133,8 @@ def _json_lines(path: Path) -> tuple[RequestFormat, Table]:
         if list(row) != names and not form.fits(list(row)):
             raise UserError(f"{place}: expected the keys {','.join(names)}, got {short(','.join(row))}")
         table.append((place, row))
+        if form.sorted and len(table) == count:
+            break
     return form, table
 
 

@@ -174,11 +174,28 @@ class Requests(NamedTuple):
 
 
 def first(requests: Requests, count: int | None) -> Requests:
-    """The first of them, or all."""
-    some = slice(count)
+    """The first of them, with what their own beginnings share, or all."""
+    if count is None:
+        return requests
     return requests._replace(
-        arrival_ps=requests.arrival_ps[some], prompt=requests.prompt[some], output=requests.output[some]
+        arrival_ps=requests.arrival_ps[:count],
+        prompt=requests.prompt[:count],
+        output=requests.output[:count],
+        prefix=_of_first(requests.prefix, count),
     )
+
+
+def _of_first(prefix: Any, count: int) -> Any:
+    match prefix:
+        case Groups():
+            return Groups(prefix.group[:count], prefix.shared[:count])
+        case Identities():
+            return Identities(prefix.blocks[:count], prefix.tokens)
+        case Tokens():
+            return Tokens(prefix.tokens[:count])
+        case Answered():
+            return Answered(_of_first(prefix.whole, count), prefix.prompts[:count], prefix.outputs[:count])
+    return prefix
 
 
 def repeated(requests: Requests, times: int) -> Requests:

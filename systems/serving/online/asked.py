@@ -47,13 +47,18 @@ LENGTHS = "sharegpt"
 
 
 def online_work(
-    wanted: Wanted, source: Source = FILES, llm: LlmSpec | None = None, trace: Requests | None = None
+    wanted: Wanted,
+    source: Source = FILES,
+    llm: LlmSpec | None = None,
+    trace: Requests | None = None,
+    reading: Progress = lambda done, total: None,
 ) -> Work[Online | Goodput]:
-    """Requests served on a system. source, llm, trace: in place of files that `wanted` names. Raises UserError."""
+    """Requests served on a system. source, llm, trace: in place of files that `wanted` names. reading: progress of
+    reading a trace. Raises UserError."""
     llm = llm or load_llm(wanted.model)
     _check_words(wanted)
     check_strays(wanted)
-    given = requests_of(wanted) if trace is None else _timed(wanted, first(trace, wanted.requests))
+    given = requests_of(wanted, reading) if trace is None else _timed(wanted, first(trace, wanted.requests))
     requests, cut = _fitting(wanted, llm, given)
     pools = _written(wanted)
     rates = _rates(wanted, requests)
@@ -268,8 +273,8 @@ def _check_numbers(wanted: Wanted) -> None:
         raise UserError(f"--pp {wanted.pp}: {wanted.scheduler} has one stage here; take vidur-vllm, sarathi or orca")
 
 
-def requests_of(wanted: Wanted) -> Requests:
-    """From a file, or drawn. Raises UserError."""
+def requests_of(wanted: Wanted, reading: Progress = lambda done, total: None) -> Requests:
+    """From a file, or drawn. reading: progress of reading the file. Raises UserError."""
     if wanted.trace is None and wanted.arrivals is None:
         raise UserError("--trace: expected a file of requests; or write --arrivals poisson:2/s --requests N")
     if wanted.trace is not None:
@@ -277,7 +282,7 @@ def requests_of(wanted: Wanted) -> Requests:
             raise UserError(
                 f"--lengths {wanted.lengths}: {wanted.trace} has lengths of its own; leave one of the two out"
             )
-        return _timed(wanted, first(read(wanted.trace), wanted.requests))
+        return _timed(wanted, first(read(wanted.trace, wanted.requests, reading), wanted.requests))
     return _drawn(wanted)
 
 
