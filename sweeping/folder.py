@@ -117,10 +117,12 @@ def _note_inputs(paths: object) -> None:
 def check_columns(sweep: Sweep, base: Base) -> None:
     """Raise UserError for an objective or a constraint that reads a column which the sweep will not have.
 
-    The same for an axis of texts that is read as a number, and a number that is compared with a text.
+    The same for a column of texts that is read as a number, and a number that is compared with a text.
     """
-    texts = {axis.place for axis in sweep.axes if axis.values and isinstance(axis.values[0], str)}
-    known = [column.name for column in result_columns(base)] + [axis.place for axis in sweep.axes]
+    results = [column for column in result_columns(base)]
+    texts = {column.name for column in results if column.text}
+    texts |= {axis.place for axis in sweep.axes if axis.values and isinstance(axis.values[0], str)}
+    known = [column.name for column in results] + [axis.place for axis in sweep.axes]
     for text in sweep.objectives:
         objective = parse(text, f"{sweep.name}: objectives")
         check_names(objective, known)

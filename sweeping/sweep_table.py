@@ -17,7 +17,7 @@ class SweepTable:
     where they have the same values there. objectives: numeric column -> "min" or "max"; may be empty.
     constraints: as written. uniform: the points are a grid or drawn at random, so that sensitivities mean something.
     facts: what the page's foot says: method, seed, digests, versions, wall time. meanings: column of a result -> what
-    it says.
+    it says. energies: the objectives that read an energy, which are compared over the same cells of its ledger only.
     """
 
     title: str
@@ -29,3 +29,4 @@ class SweepTable:
     facts: Mapping[str, str]
     meanings: Mapping[str, str] = field(default_factory=dict)
     workload: tuple[str, ...] = ()
+    energies: tuple[str, ...] = ()

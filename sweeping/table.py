@@ -7,12 +7,13 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from pimloom.sweeping.alike import energies_of, fair_front
 from pimloom.sweeping.columns import read_columns
 from pimloom.sweeping.definition.expression import judging, parse, parse_constraint
 from pimloom.sweeping.definition.grid import count_points
 from pimloom.sweeping.definition.sweep import Sweep
 from pimloom.sweeping.folder import Known, reopen
-from pimloom.sweeping.pareto import front_within
+from pimloom.sweeping.point.results import BOUND, UNKNOWN
 from pimloom.sweeping.point.row import result_columns
 from pimloom.sweeping.store.sweep_rows import SweepRows
 from pimloom.sweeping.sweep_table import SweepTable
@@ -40,7 +41,7 @@ def open_table(folder: Path, columns: Collection[str] | None = None) -> Opened:
     """
     known = reopen(folder)
     rows = SweepRows(folder, known.sweep, known.base)
-    wanted = None if columns is None else {*columns, *judging(known.sweep)}
+    wanted = None if columns is None else {*columns, *judging(known.sweep), UNKNOWN, BOUND}
     sweep, frame = known.sweep, judged(known.sweep, rows.frame(wanted))
     table = SweepTable(
         title=sweep.name,
@@ -52,6 +53,7 @@ def open_table(folder: Path, columns: Collection[str] | None = None) -> Opened:
         facts=_facts(known, frame),
         meanings={column.name: column.meaning for column in result_columns(known.base)},
         workload=workload_axes(sweep),
+        energies=energies_of(sweep),
     )
     return Opened(known, table, rows.elsewhere, rows.damaged)
 
@@ -60,7 +62,7 @@ def judged(sweep: Sweep, frame: pd.DataFrame) -> pd.DataFrame:
     """The rows with a column for each objective that is an expression, `feasible` and `pareto` (both bool).
 
     feasible: did not fail, and holds all constraints. pareto: feasible, and no feasible point of the same workload is
-    better in one objective and at least as good in all.
+    better in one objective and at least as good in all; energies are compared over the same cells of the ledger only.
     """
     frame, column_of = frame.copy(deep=False), sweep.column_of
     for text in sweep.objectives:
@@ -70,8 +72,8 @@ def judged(sweep: Sweep, frame: pd.DataFrame) -> pd.DataFrame:
     for text in sweep.constraints:
         feasible = feasible & parse_constraint(text, "constraints").holds_all(frame, column_of).to_numpy(bool)
     frame["feasible"] = feasible
-    values = frame[list(sweep.objectives)].to_numpy(np.float64)
-    frame["pareto"] = front_within(values, list(sweep.objectives.values()), feasible, workload_of_each(sweep, frame))
+    groups = workload_of_each(sweep, frame)
+    frame["pareto"] = fair_front(frame, sweep.objectives, energies_of(sweep), feasible, groups)
     return frame
 
 

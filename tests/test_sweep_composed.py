@@ -14,10 +14,11 @@ from pimloom.sweeping.checks import check_points
 from pimloom.sweeping.definition.sweep import Axis, Sweep
 from pimloom.sweeping.point.digests import key_of
 from pimloom.sweeping.point.evaluate import evaluate
-from pimloom.sweeping.point.results import OF_PIM
+from pimloom.sweeping.point.results import ENERGY_COLUMNS, OF_PIM
 from pimloom.sweeping.point.row import result_columns
 from pimloom.sweeping.point.shared import Base, base_of
 
+OF_ROWS = ("lm_head", *(column.name for column in ENERGY_COLUMNS))  # no fields of a result
 SYSTEMS = Path(__file__).parents[1] / "examples/systems"
 PHONE, CARD = str(SYSTEMS / "phone.yaml"), str(SYSTEMS / "pim_card.yaml")
 WORK: dict[str, Any] = {"model": "gpt2", "prompt": 16, "generate": 3, "layers": 2}
@@ -37,12 +38,13 @@ def same(row: Mapping[str, Any], base: Base, ran: Any) -> None:
     assert row["spec_digest"] == ran.spec_digest
     for column in result_columns(base):
         of, _, part = column.name.partition(".")
-        if of not in ("area_mm2", "area_by_part_mm2", "lm_head"):
+        if of not in ("area_mm2", "area_by_part_mm2", *OF_ROWS):
             value = getattr(ran, of)
             parts = {name.replace(" ", "_"): each for name, each in (value or {}).items()} if part else {}
             there = parts.get(part, 0.0 if part in OF_PIM and parts else None)  # without PIM
             assert row[column.name] == (there if part else value), column
-            assert row[column.name] is None or type(row[column.name]) is (int if column.integer else float)
+            kind = int if column.integer else str if column.text else float
+            assert row[column.name] is None or type(row[column.name]) is kind
 
 
 @pytest.mark.parametrize(

@@ -21,11 +21,13 @@ from pimloom.sweeping.point import code
 from pimloom.sweeping.point.code import code_digest
 from pimloom.sweeping.point.digests import key_of
 from pimloom.sweeping.point.evaluate import evaluate
+from pimloom.sweeping.point.results import ENERGY_COLUMNS
 from pimloom.sweeping.point.row import result_columns
 from pimloom.sweeping.point.shared import Base, base_of, resolved
 
 HERE = Path(__file__).parents[1]
 NARROW = str(HERE / "tests" / "narrow_gpt2.json")
+OF_ROWS = ("lm_head", *(column.name for column in ENERGY_COLUMNS))  # no fields of a result
 OF_THIS_RUN = ("wall_s", "host", "finished_utc")
 CLOCK, CCD, LANES = (
     Axis("npu.clock_mhz", (500, 1000)),
@@ -63,7 +65,7 @@ def test_a_row_is_the_result_of_a_run(mhz, ccd, k_rd):
     assert row["error"] is None and row["spec_digest"] == result.spec_digest
     for column in result_columns(BASE):
         of, _, part = column.name.partition(".")
-        if of in ("area_mm2", "area_by_part_mm2", "lm_head") or part.startswith(("final", "LM_head")):
+        if of in ("area_mm2", "area_by_part_mm2", *OF_ROWS) or part.startswith(("final", "LM_head")):
             continue
         value = getattr(result, of)
         assert row[column.name] == ({n.replace(" ", "_"): v for n, v in value.items()}[part] if part else value)
@@ -77,7 +79,8 @@ def test_the_columns_of_a_row_and_their_order():
     assert list(row) == ["point", "base_digest", *axes, *names, *after]
     assert len(set(row)) == len(row)
     for column in result_columns(BASE):
-        assert row[column.name] is None or type(row[column.name]) is (int if column.integer else float), column
+        kind = int if column.integer else str if column.text else float
+        assert row[column.name] is None or type(row[column.name]) is kind, column
 
 
 def test_a_prompt_is_simulated_token_by_token():

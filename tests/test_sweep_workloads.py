@@ -109,7 +109,7 @@ def test_without_axes_of_the_workload_there_is_one(tmp_path: Path) -> None:
     found = json.loads(call("sweep", "status", str(tmp_path), "--json", "-").out)
     assert found["best"]["tokens_per_s"]["value"] == 7
     assert found["workloads"] == [
-        {"workload": {}, "finished": 1, "failed": 0, "feasible": 1, "pareto": 0, "best": found["best"]}
+        {"workload": {}, "finished": 1, "failed": 0, "feasible": 1, "pareto": 0, "best": found["best"], "open": {}}
     ]
 
 

@@ -1,14 +1,14 @@
 """What a sweep's table says: which points are feasible, which are on the front, what decides the objectives."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from pimloom.reports.sweep.sensitivity import Indices, sensitivities
+from pimloom.sweeping.alike import fair_front, reasons
 from pimloom.sweeping.columns import Column, numbers_of, read_columns
-from pimloom.sweeping.pareto import front_within
 from pimloom.sweeping.sweep_table import SweepTable
 from pimloom.sweeping.workloads import Workload, groups_of, workloads_of
 
@@ -19,7 +19,7 @@ NOT_UNIFORM = "The points were chosen by a search, not evenly, so shares of a va
 class Findings:
     """A table, read. Masks are bool, (n,). sensitivities: by objective, the indices or why there are none.
 
-    front: of each workload by itself.
+    front: of each workload by itself. open: of each workload, by objective that reads an energy, why no point is best.
     """
 
     columns: Mapping[str, Column]
@@ -29,6 +29,7 @@ class Findings:
     sensitivities: Mapping[str, Indices | str]
     workloads: tuple[Workload, ...]
     failures: tuple[tuple[str, int], ...]
+    open: tuple[Mapping[str, str], ...] = ()
 
     @property
     def count(self) -> int:
@@ -44,22 +45,30 @@ def study(table: SweepTable) -> Findings:
     finished = _finished(columns, count)
     feasible = finished & _true(columns, "feasible", count)
     objectives = {name: numbers_of(columns, name, count) for name in table.objectives}
-    values = np.column_stack(list(objectives.values())) if objectives else np.empty((count, 0))
     groups = groups_of(columns, table.workload, count)
+    frame = table.frame.assign(**objectives, feasible=feasible)
+    workloads = workloads_of(groups, objectives, table.objectives, feasible)
+    why = tuple(reasons(frame.iloc[work.rows], table.objectives, table.energies) for work in workloads)
     return Findings(
         columns,
         finished,
         feasible,
-        front_within(values, list(table.objectives.values()), feasible, groups),
+        fair_front(frame, table.objectives, table.energies, feasible, groups),
         {
             name: sensitivities([columns[axis] for axis in table.axes], numbers, finished)
             if table.uniform
             else NOT_UNIFORM
             for name, numbers in objectives.items()
         },
-        workloads_of(groups, objectives, table.objectives, feasible),
+        tuple(_without(work, each) for work, each in zip(workloads, why, strict=True)),
         _failures(columns),
+        why,
     )
+
+
+def _without(work: Workload, names: Collection[str]) -> Workload:
+    """A workload whose best of these objectives is open."""
+    return Workload(work.rows, {name: row for name, row in work.best.items() if name not in names})
 
 
 def _finished(columns: Mapping[str, Column], count: int) -> np.ndarray:

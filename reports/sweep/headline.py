@@ -7,10 +7,12 @@ from typing import Any
 from pimloom.reports.page import Card, number
 from pimloom.reports.sweep.findings import Findings
 from pimloom.reports.sweep.units import label_of, unit_of
+from pimloom.sweeping.alike import sentence
 from pimloom.sweeping.sweep_table import SweepTable
 
 WAYS = {"min": "lowest", "max": "highest"}
 MOST_SETTINGS = 8
+OF_FRONT = "Fronts compare energies over the same cells only."
 
 
 def headline(table: SweepTable, findings: Findings) -> str:
@@ -25,7 +27,14 @@ def headline(table: SweepTable, findings: Findings) -> str:
     if table.objectives and len(findings.workloads) > 1:
         names = " and ".join(f"`{label_of(axis)}`" for axis in table.workload)
         best = [f"Points are compared only with points of the same {names}."]
-    return " ".join([", ".join(parts) + ".", *best])
+    return " ".join([", ".join(parts) + ".", *best, *open_lines(findings)])
+
+
+def open_lines(findings: Findings) -> list[str]:
+    """Why no point is best in an objective that reads an energy: a sentence for each different reason, and one on the
+    front."""
+    said = dict.fromkeys(sentence(f"`{name}`", why) for each in findings.open for name, why in each.items())
+    return [*said, *([OF_FRONT] if said else [])]
 
 
 def cards(table: SweepTable, findings: Findings) -> list[Card]:

@@ -16,7 +16,7 @@ from pimloom.arch.files import prepare_folder, together, write_atomic
 from pimloom.reports.page import TEMPLATES, number, prose
 from pimloom.reports.sweep.csv_files import write_points
 from pimloom.reports.sweep.findings import Findings, study
-from pimloom.reports.sweep.headline import bests, cards, counted, headline
+from pimloom.reports.sweep.headline import bests, cards, counted, headline, open_lines
 from pimloom.reports.sweep.payload import ordered, payload, role_of, script_safe, without_values
 from pimloom.reports.sweep.sensitivity import Indices
 from pimloom.reports.sweep.units import meaning_of, unit_of
@@ -55,6 +55,7 @@ def render(table: SweepTable, findings: Findings) -> bytes:
             headline=headline(table, findings),
             cards=cards(table, findings),
             bests=bests(table, findings),
+            open_lines=open_lines(findings),
             indices=[_indices(name, found) for name, found in findings.sensitivities.items()],
             definitions=_definitions(table, findings),
             empty=without_values(table, findings),

@@ -18,14 +18,12 @@ def show_status(found: Mapping[str, Any]) -> None:
     )
     for line in found["damaged"]:
         show_line(line)
-    rows = [
-        {"objective": f"{best['direction']} {name}", "value": best["value"], "point": _point(best["point"])}
-        for workload in found["workloads"][:MOST_WORKLOADS]
-        for name, best in workload["best"].items()
-        if best is not None
-    ]
+    first = found["workloads"][:MOST_WORKLOADS]
+    rows = [row for workload in first for name in workload["best"] if (row := _row(workload, name))]
     if rows:
         show_rows((("objective", "best", ""), ("value", "value|r", ".6g"), ("point", "at", "")), rows)
+    if any(workload["open"] for workload in first):
+        show_line("fronts compare energies over the same cells only")
     if (more := len(found["workloads"]) - MOST_WORKLOADS) > 0:
         show_line(f"and the best of {more:,} more workloads: --json - has all")
     for message, count in list(found["errors"].items())[:MOST_ERRORS]:
@@ -34,6 +32,15 @@ def show_status(found: Mapping[str, Any]) -> None:
         show_line(
             f"{found['elsewhere']:,} rows of other values, models or versions of the code rest in {found['folder']}"
         )
+
+
+def _row(workload: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+    """The best of an objective, or why there is none; None without points."""
+    if why := workload["open"].get(name):
+        return {"objective": name, "value": None, "point": f"no point is best: {why}"}
+    if (best := workload["best"][name]) is None:
+        return None
+    return {"objective": f"{best['direction']} {name}", "value": best["value"], "point": _point(best["point"])}
 
 
 def _point(point: Mapping[str, Any]) -> str:

@@ -11,8 +11,10 @@ from pimloom.arch.system import System, spec_digest
 from pimloom.arch.units import S_PER_PS
 from pimloom.mappers.packing import round_robin
 from pimloom.sweeping.point.requests import Given, workload_of
+from pimloom.sweeping.point.results import cells_of
 from pimloom.sweeping.point.workload import Work
 from pimloom.systems.devices.area import area_by_part_mm2, area_mm2, of_devices
+from pimloom.systems.devices.boundary import energy_by_cell
 from pimloom.systems.devices.npu_pim.contexts import attended
 from pimloom.systems.devices.npu_pim.served import Served
 from pimloom.systems.devices.traits import traits
@@ -22,7 +24,8 @@ from pimloom.systems.serving.decoding import decode_iterations, workload_digest
 from pimloom.systems.serving.machine import Batch, Plan, machine_of, serve_list
 from pimloom.systems.serving.notes import channelled
 
-Values = dict[str, float | int | None]
+Values = dict[str, float | int | str | None]
+CAUSE = "energy_by_cause_j."
 OF_GROWING = ("batch", "prompt", "generate", "every", "tp", "pp", "layers", "fidelity")
 SUMS = ("allreduce_s", "allreduce_exposed_s", "link_bytes", "link_j")
 
@@ -42,6 +45,9 @@ def decode(system: System, llm: LlmSpec, work: Work, given: Given | None, seed: 
         found, made_by = _listed(system, llm, work, given, layers)
     else:
         found, made_by = _served(system, llm, work, given, layers, seed)
+    if found.get("energy_j") is not None:
+        causes = {name.removeprefix(CAUSE): value for name, value in found.items() if name.startswith(CAUSE)}
+        found |= cells_of(energy_by_cell(system, causes, work.tp))  # type: ignore[arg-type]
     if system.spec.kind == "npu_pim" and system.part is not None:
         area, n, devices = area_mm2(system), system.spec.interleave.sub_batches, work.tp * work.pp
         found["area_mm2"] = None if area is None else area * devices
@@ -163,4 +169,4 @@ def _energies(served: Sequence[Served], weights: Sequence[float], tokens: int) -
     each = {n: fsum(w * cause.get(n, 0.0) for w, cause in zip(weights, causes, strict=True)) for n in names}
     total = fsum(each.values())
     found: Values = {"energy_j": total * tokens, "energy_per_token_j": total}
-    return found | {f"energy_by_cause_j.{name}": value * tokens for name, value in each.items()}
+    return found | {f"{CAUSE}{name}": value * tokens for name, value in each.items()}

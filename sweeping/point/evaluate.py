@@ -12,7 +12,7 @@ from pimloom.sweeping.point.code import code_digest
 from pimloom.sweeping.point.decode import decode
 from pimloom.sweeping.point.own import own_result
 from pimloom.sweeping.point.prompts import from_prompts
-from pimloom.sweeping.point.results import flat
+from pimloom.sweeping.point.results import cells_of, flat
 from pimloom.sweeping.point.row import Outcome, Row, row_of
 from pimloom.sweeping.point.serving import Own, served_point
 from pimloom.sweeping.point.shared import Base, resolved
@@ -66,7 +66,8 @@ def _simulated(base: Base, point: Mapping[str, Scalar], known: Known) -> Outcome
             if base.own
             else from_prompts(system, model, work)
         )
-        return Outcome(_flat(values) | {"lm_head": int(values["lm_head"])}, digest)
+        more = {"lm_head": int(values["lm_head"]), **cells_of(values["energy_by_cell"])}
+        return Outcome(_flat(values) | more, digest)
     if base.decodes:
         given = base.requests[work.requests] if work.requests else None
         values, digest = decode(system, model, work, given, base.seed)
@@ -74,7 +75,7 @@ def _simulated(base: Base, point: Mapping[str, Scalar], known: Known) -> Outcome
     if work.batch not in (None, 1):
         raise UserError(f"workload.batch: {system.name} runs one sequence at a time, got {work.batch}")
     result = simulate(system, model, work.generate, seed=base.seed, prompt=work.prompt, known=known)
-    values = _flat(result.as_dict()) | {"lm_head": int(result.workload.lm_head)}
+    values = _flat(result.as_dict()) | {"lm_head": int(result.workload.lm_head), **cells_of(result.energy_by_cell)}
     if system.part is not None:
         values["area_mm2"] = area_mm2(system)
         values |= _flat({"area_by_part_mm2": area_by_part_mm2(system)})
@@ -95,9 +96,9 @@ def _check_positions(llm: LlmSpec, work: Work, *, computed: bool) -> None:
         )
 
 
-def _flat(result: Mapping[str, Any]) -> dict[str, float | int | None]:
+def _flat(result: Mapping[str, Any]) -> dict[str, float | int | str | None]:
     """The numbers of a result, those of its parts as `energy_by_cause_j.mac`; cells of energy have sources, too."""
-    found: dict[str, float | int | None] = {}
+    found: dict[str, float | int | str | None] = {}
     for name, value in result.items():
         if name == "energy_by_cell":
             continue

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from pimloom.arch.composition import PEERS, STANDBY
+from pimloom.energy.cells import CELLS, EnergyCell, sum_bounds
 from pimloom.energy.gate_area import PARTS
 from pimloom.energy.npu_pim import CAUSES
 from pimloom.systems.devices.attacc.order import ORDER
@@ -127,6 +128,19 @@ CENT = (
 
 LM_HEAD = Column("lm_head", True, "1: with embedding, LM head and sampling; 0: without")
 
+UNKNOWN, BOUND = "energy_cells_unknown", "energy_bound"
+BETWEEN = " + "  # the names of cells
+ALL_KNOWN = "none"
+ENERGY_COLUMNS = (
+    Column("energy_cells", True, f"cells of the energy ledger, of {len(CELLS)}, that the energies of the row hold"),
+    Column(UNKNOWN, False, "the other cells", text=True),
+    Column(BOUND, False, "of the energies without the host's: estimate, upper, lower, or neither: a sum of both", True),
+)
+ENERGIES = (
+    "energy_j", "energy_per_token_j", "energy_per_request_j", "requests_per_j", "power_w", "prompt_energy_j",
+    "prefill_j", "step_j",
+)  # fmt: skip
+
 OF_A_PROMPT = ("time_to_first_token_s", "time_per_output_token_s")
 NEED_FIGURES = ("energy_j", "energy_per_token_j", "power_w", "area_mm2")
 
@@ -164,7 +178,7 @@ def columns_of(kind: str, tree: Mapping[str, Any], *, batched: bool, prompts: bo
     return [*_common(("area_mm2",)), *ROOFLINE]
 
 
-def value_of(values: Mapping[str, float | int | None], column: str) -> float | int | None:
+def value_of(values: Mapping[str, float | int | str | None], column: str) -> float | int | str | None:
     """What a point has in a column; None where it has no data. Without PIM its causes take nothing."""
     cause = column.removeprefix("energy_by_cause_j.")
     if column not in values and cause in OF_PIM and values.get("energy_j") is not None:
@@ -192,3 +206,18 @@ def _parts(of: str, what: str) -> list[Column]:
 
 def _areas() -> list[Column]:
     return [Column(f"area_by_part_mm2.{part}", False, f"area of {part}, by our own gates") for part in PARTS]
+
+
+def cells_of(ledger: Mapping[str, EnergyCell] | None, *, rest_known: bool = True) -> dict[str, int | str]:
+    """The columns of a ledger; none without one. rest_known: whether energy at rest is in it, or nothing is at rest.
+
+    >>> from pimloom.energy.cells import Spent, ledger_of
+    >>> cells_of(ledger_of([Spent(CELLS[:9], 1.0, "paper", "power_w", "upper")], absent=["host"]))
+    {'energy_cells': 11, 'energy_cells_unknown': 'static links', 'energy_bound': 'neither'}
+    """
+    if ledger is None:
+        return {}
+    unknown = [cell for cell in CELLS if not ledger[cell].known]
+    bounds = sum_bounds(ledger, rest_known=rest_known)
+    bound = "neither" if len(bounds) > 1 else next(iter(bounds), "estimate")
+    return {"energy_cells": len(CELLS) - len(unknown), UNKNOWN: BETWEEN.join(unknown) or ALL_KNOWN, BOUND: bound}

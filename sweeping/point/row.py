@@ -18,7 +18,7 @@ LONGEST_ERROR = 500
 class Outcome(NamedTuple):
     """Result columns by name, and the digest of what decided them."""
 
-    values: Mapping[str, float | int | None]
+    values: Mapping[str, float | int | str | None]
     spec_digest: str
 
 

@@ -11,7 +11,7 @@ from pimloom.arch.llm import LlmSpec
 from pimloom.arch.load import nearest
 from pimloom.arch.system import System, load_system, spec_digest
 from pimloom.sweeping.definition.sweep import ARRIVING, Scalar
-from pimloom.sweeping.point.results import Column
+from pimloom.sweeping.point.results import Column, cells_of
 from pimloom.sweeping.point.traces import Trace
 from pimloom.systems.devices.area import area_mm2
 from pimloom.systems.devices.device import Device, Share, device_of
@@ -253,6 +253,7 @@ def _goodput(wanted: Wanted, source: Source, llm: LlmSpec, trace: Requests | Non
     found, on = goodput_on(source, llm, wanted, trace)
     values = {name: getattr(found, name.replace("goodput_rate", "goodput")) for name in GOODPUT}
     pricing = {} if found.pricing is None else _pricing(found.pricing)
+    values |= cells_of(found.energy_by_cell, rest_known=found.rest_w is not None)
     return values | pricing | {"lm_head": int(found.lm_head), "area_mm2": _area_mm2(on)}, found.spec_digest
 
 
@@ -318,6 +319,7 @@ def _values(found: Online, rated: bool) -> dict[str, Any]:
         "energy_per_request_j": None if joules is None else joules / count,
         "iterations": found.iteration_count,
         "lm_head": int(found.lm_head),
+        **cells_of(found.energy_by_cell, rest_known=found.rest_w is not None),
         **_pricing(found.pricing),
     }
 

@@ -18,7 +18,7 @@ from pimloom.sweeping.point.code import code_digest
 from pimloom.sweeping.point.digests import value_digest
 from pimloom.sweeping.point.linked import Linked, linked_of
 from pimloom.sweeping.point.requests import Given, read_given
-from pimloom.sweeping.point.results import LM_HEAD, Column, columns_of
+from pimloom.sweeping.point.results import ENERGIES, ENERGY_COLUMNS, LM_HEAD, Column, columns_of
 from pimloom.sweeping.point.traces import Trace, read_trace
 from pimloom.sweeping.point.workload import BATCHED, OWN, Work, check_key, check_together, check_value, work_of
 from pimloom.systems.devices.traits import traits
@@ -114,7 +114,8 @@ class Base(msgspec.Struct, frozen=True, dict=True):
             found = serving.columns(self.kind in ("pim", "npu_pim") and "energy" in tree)
         else:
             found = columns_of(self.kind, tree, batched=self.batched, prompts=self.prompts)
-        return [*found, LM_HEAD]
+        energy = ENERGY_COLUMNS if any(column.name in ENERGIES for column in found) else ()
+        return [*found, *energy, LM_HEAD]
 
     @cached_property
     def batched(self) -> bool:

@@ -32,6 +32,7 @@ def status_of(opened: "Opened") -> dict[str, Any]:
         "pareto": int(frame["pareto"].sum()),
         "simulated_s": float(frame["wall_s"].sum()),
         "best": workloads[0]["best"] if len(workloads) == 1 else dict.fromkeys(sweep.objectives),
+        "open": workloads[0]["open"] if len(workloads) == 1 else {},
         "workloads": workloads,
         "errors": {str(text): int(count) for text, count in failed.value_counts().items()},
         "elsewhere": opened.elsewhere,
@@ -44,13 +45,18 @@ def status_of(opened: "Opened") -> dict[str, Any]:
 
 def _of_workload(opened: "Opened", frame: "pd.DataFrame") -> dict[str, Any]:
     """How far the points of one workload are, and the best of them."""
+    from pimloom.sweeping.alike import reasons
+
+    objectives = opened.table.objectives
+    why = reasons(frame, objectives, opened.table.energies)
     return {
         "workload": {axis: plain(frame[axis].iloc[0]) for axis in opened.table.workload if len(frame)},
         "finished": len(frame),
         "failed": int(frame["error"].notna().sum()),
         "feasible": int(frame["feasible"].sum()),
         "pareto": int(frame["pareto"].sum()),
-        "best": {name: _best(opened, frame, name, way) for name, way in opened.table.objectives.items()},
+        "best": {n: None if n in why else _best(opened, frame, n, way) for n, way in objectives.items()},
+        "open": why,
     }
 
 
