@@ -120,7 +120,7 @@ def test_pins_cost_where_the_part_says_so():
 
 
 def test_energy_of_the_npu_by_hand():
-    energy = NpuEnergy(4, 2.0, 3.0, 5.0, 0.5, 11.0)
+    energy = NpuEnergy(2.0, 3.0, 5.0, 0.5, 11.0)
     found = npu_pj(energy, Work(10, 100, 1000), 10**6)
     assert found == {"npu_mac": 10, "npu_vector": 150, "npu_scratchpad": 2500, "npu_static": 11_000_000}
 
