@@ -89,7 +89,7 @@ def _open_bounds(rows: pd.DataFrame, values: "pd.Series[float]", direction: str)
     kinds = rows[BOUND].astype(str)
     if kinds.nunique() == 1:
         return ""
-    best = kinds[values.idxmax() if direction == "max" else values.idxmin()]
+    best = kinds.iloc[int((values.argmax if direction == "max" else values.argmin)())]
     for other in sorted(set(kinds) - {best}):
         if leaves_open(SIDES.get(best, set()), SIDES.get(other, set())):
             who = {kind: _who(rows, (kinds == kind).to_numpy(bool)) for kind in (best, other)}

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from math import fsum
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from pimloom.systems.serving.decoding import decode_iterations, workload_digest
 from pimloom.systems.serving.machine import Batch, Plan, machine_of, serve_list
 from pimloom.systems.serving.notes import channelled
 
-Values = dict[str, float | int | str | None]
+Values = dict[str, Any]
 CAUSE = "energy_by_cause_j."
 OF_GROWING = ("batch", "prompt", "generate", "every", "tp", "pp", "layers", "fidelity")
 SUMS = ("allreduce_s", "allreduce_exposed_s", "link_bytes", "link_j")
@@ -47,7 +48,7 @@ def decode(system: System, llm: LlmSpec, work: Work, given: Given | None, seed: 
         found, made_by = _served(system, llm, work, given, layers, seed)
     if found.get("energy_j") is not None:
         causes = {name.removeprefix(CAUSE): value for name, value in found.items() if name.startswith(CAUSE)}
-        found |= cells_of(energy_by_cell(system, causes, work.tp))  # type: ignore[arg-type]
+        found |= cells_of(energy_by_cell(system, causes, work.tp))
     if system.spec.kind == "npu_pim" and system.part is not None:
         area, n, devices = area_mm2(system), system.spec.interleave.sub_batches, work.tp * work.pp
         found["area_mm2"] = None if area is None else area * devices

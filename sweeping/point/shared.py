@@ -111,11 +111,11 @@ class Base(msgspec.Struct, frozen=True, dict=True):
             return [found[name] for name in order]
         tree = tree_of(self.system)
         if self.served:
-            found = serving.columns(self.kind in ("pim", "npu_pim") and "energy" in tree)
+            own = serving.columns(self.kind in ("pim", "npu_pim") and "energy" in tree)
         else:
-            found = columns_of(self.kind, tree, batched=self.batched, prompts=self.prompts)
-        energy = ENERGY_COLUMNS if any(column.name in ENERGIES for column in found) else ()
-        return [*found, *energy, LM_HEAD]
+            own = columns_of(self.kind, tree, batched=self.batched, prompts=self.prompts)
+        energy = ENERGY_COLUMNS if any(column.name in ENERGIES for column in own) else ()
+        return [*own, *energy, LM_HEAD]
 
     @cached_property
     def batched(self) -> bool:
