@@ -71,7 +71,7 @@ def test_the_first_card_is_the_headline_claim(seen: Visit, folder: Path) -> None
     shown = [row.locator("th, td").all_text_contents() for row in card.locator("tbody tr").all()]
     wanted = [of[id] for id in ("waste_ratio", "cost_ratio", "mfu_ratio")]
     names = [w["check"] + (" (fitted)" if w["id"] == "cost_ratio" else "") for w in wanted]
-    both = [[f"{w[kind]} {w['unit']}".replace(" ×", "\N{NO-BREAK SPACE}×") for kind in ("ours", "published")] for w in wanted]
+    both = [[f"{w[kind]}\N{NO-BREAK SPACE}{w['unit']}" for kind in ("ours", "published")] for w in wanted]
     assert shown == [[name, *values] for name, values in zip(names, both, strict=True)]
     badge = card.locator(".badge")
     assert badge.text_content() == ("not judged" if of["mfu_ratio"]["verdict"] == "pass" else "not reproduced")

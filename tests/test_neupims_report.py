@@ -71,7 +71,9 @@ def test_the_page_is_whole(seen: Visit) -> None:
 def test_the_first_card_has_means_beside_means(seen: Visit, folder: Path) -> None:
     """Never the best cell: each of ours is the mean of the cells of the throughput table, as in the table of checks."""
     card, rows = seen.page.locator(".card").first, json.loads((folder / "results.json").read_text())["checks"]
-    checked = {row["id"]: (f"{row['ours']}\N{NO-BREAK SPACE}×", f"{row['published']}\N{NO-BREAK SPACE}×") for row in rows}
+    checked = {
+        row["id"]: (f"{row['ours']}\N{NO-BREAK SPACE}×", f"{row['published']}\N{NO-BREAK SPACE}×") for row in rows
+    }
     shown = [tuple(row.locator("td").all_text_contents()) for row in card.locator("tbody tr").all()]
     assert shown == [checked[f"over_{who}"] for who in ("gpu", "npu", "pim")]
     assert card.locator(".badge").text_content() == "not reproduced" and "over 2 cells" in card.text_content()

@@ -90,7 +90,7 @@ def test_the_first_card_is_the_headline_claim(seen: Visit, found: Findings, chec
     ids = ("speedup_t4", "energy_t4", "speedup_cpu", "energy_cpu")
     assert [row[2] for row in rows] == [f"{paper[id].text}\N{NO-BREAK SPACE}×" for id in ids]
     ratios = [found.speedup(m, "t4", launch) for m in MODELS for launch in (False, True)]
-    assert rows[0][1] == f"{min(ratios):.0f} to {max(ratios):.0f} ×"
+    assert rows[0][1] == f"{min(ratios):.0f} to {max(ratios):.0f}\N{NO-BREAK SPACE}×"
     assert "how the paper measured them is unknown" in card.locator(".note").text_content()
     labels = seen.page.locator(".card dt").all_text_contents()
     assert labels[1:3] == ["Predictions against the AiM simulator", "Predictions against the paper"]
