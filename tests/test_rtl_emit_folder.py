@@ -81,11 +81,17 @@ b0000 +
 """  # as Verilator writes it
 
 
+def _waves_as_written_here(block: object, part: object, verilog: str, waves: Path) -> str:
+    """As a runner leaves them."""
+    write_atomic(waves, WAVES)
+    return ""
+
+
 @pytest.mark.parametrize("recorded", ["as written here", slow("by Verilator")])
 def test_the_folder_holds_what_an_engineer_asks_for(tmp_path: Path, monkeypatch, recorded: str) -> None:
     out = tmp_path / "timer"
     if recorded == "as written here":
-        monkeypatch.setitem(RUNS, "timer", lambda block, part, verilog, waves: write_atomic(waves, WAVES) or "")
+        monkeypatch.setitem(RUNS, "timer", _waves_as_written_here)
     assert call("rtl", "emit", "timer", "-o", f"{out}/", "--quiet") == (0, "", "")
     assert {file.name for file in out.iterdir()} == {
         "Makefile", "run.py", "test_timer.py", "timer.core", "timer.gtkw", "timer.sdc", "timer.v", "timer.vlt",
