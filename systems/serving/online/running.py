@@ -44,7 +44,7 @@ from pimloom.workload.requests.statistics import statistics
 from pimloom.workload.requests.table import Requests
 
 SAMPLED = 64  # [design] of as many steps that a device simulates one by one, one is of a sample
-FITTED = 12  # [design] the same where prices are fitted to the sample
+FITTED = 16  # [design] the same where prices are fitted to the sample
 
 
 class Service(NamedTuple):

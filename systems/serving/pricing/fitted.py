@@ -13,10 +13,11 @@ import numpy as np
 
 from pimloom.systems.devices.outline import Outline, Part
 from pimloom.systems.serving.pricing.costs import Cost, Exact, Piece
+from pimloom.systems.serving.pricing.points import sums
 from pimloom.systems.serving.pricing.sampling import where
 from pimloom.systems.serving.schedulers.live import NOWHERE
 
-FAR = 16.0  # [design] squared distance of coordinates (log2) beyond which an iteration is simulated
+FAR = 30.0  # [design] squared distance of coordinates (log2) beyond which an iteration is simulated
 SHARE = 0.1  # [design] first value of a fit: share of the faster unit's time in which the other one waits
 STEADY = 0.02  # [design] relative error beyond which a point has less weight in a fit
 TINY = 1e-9  # smallest first value of a parameter: its bound is 0
@@ -101,10 +102,10 @@ class Fitted:
 
     def of(self, pieces: Sequence[Piece]) -> Cost:
         """The cost of an iteration. Raises UserError."""
-        key = tuple(sorted(pieces))
         if len(self.asked) < MOST:
-            self.asked[key] = None
-        if self._far(at := where(pieces)):
+            self.asked[tuple(sorted(pieces))] = None
+        if self._far(pieces):
+            key, at = tuple(sorted(pieces)), where(pieces)
             self.learn({key: self.exact.of(key)}, at)
         if self.fit is None:
             self.fit = Fit([self.outline(key) for key in self.points], list(self.points.values()))
@@ -133,12 +134,13 @@ class Fitted:
             found.append(fit.of(outlines[key]))
         return found
 
-    def _far(self, at: list[float]) -> bool:
-        if (cell := tuple(map(round, at))) in self._near:
+    def _far(self, pieces: Sequence[Piece]) -> bool:
+        """Whether no simulated iteration is near; asked once of those with like sums."""
+        if (like := tuple(map(int.bit_length, sums(pieces)))) in self._near:
             return False
-        if not self._places or ((np.array(self._places) - at) ** 2).sum(1).min() > FAR:
+        if not self._places or ((np.array(self._places) - where(pieces)) ** 2).sum(1).min() > FAR:
             return True
-        self._near.add(cell)
+        self._near.add(like)
         return False
 
 

@@ -27,6 +27,7 @@ from pimloom.systems.serving.pricing.sampling import (
 OF_MANY = 8  # [design] random iterations for each one that is chosen and simulated
 MENDED = 8  # [design] a kind with at most 1 / 8 of `few` iterations is simulated whole
 SAMPLES = 2  # [design] at most 1 / 2 of `few` iterations are simulated to correct prices
+MOST_OF_ALL = 2  # [design] times as many iterations of decode, which has most of the time, in samples of a fit
 NEAR = 0.25  # [design] squared distance, in doublings, below which points count nearly alike
 Point = tuple[Sequence[Piece], Cost]  # an iteration that was simulated
 
@@ -70,7 +71,8 @@ class Interpolated:
         self.prices, self.exact, self.device, self.few, self.seed = prices, exact, device, few, seed
         self.whole, self._first, self._runs, self._sampled = False, 0, 0, True
         self.many = False
-        self.phases = {kind: PhaseErrors(size) for kind in KINDS}
+        many = MOST_OF_ALL if isinstance(prices, Fitted) else 1
+        self.phases = {kind: PhaseErrors(size * (many if kind == DECODE else 1)) for kind in KINDS}
         self.samples = list[Sample]()
         self._used: Any = prices
 
