@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from pimloom.arch.error import UserError
 from pimloom.arch.files import write_atomic
 from pimloom.arch.system import load_part
 from pimloom.arch.table import compile_table, rule_rows
@@ -95,7 +96,7 @@ def test_the_folder_holds_what_an_engineer_asks_for(tmp_path: Path, monkeypatch,
     assert call("rtl", "emit", "timer", "-o", f"{out}/", "--quiet") == (0, "", "")
     assert {file.name for file in out.iterdir()} == {
         "Makefile", "run.py", "test_timer.py", "timer.core", "timer.gtkw", "timer.sdc", "timer.v", "timer.vlt",
-        "vectors.txt", "ports.vlt",
+        "vectors.txt", "ports.vlt", "pimloom.sha256",
     }  # fmt: skip
     names, *rows = (out / "vectors.txt").read_text().splitlines()
     assert names == "rst arm | busy"
@@ -118,6 +119,28 @@ def test_the_bench_of_the_folder_runs_by_itself_and_finds_what_is_wrong(tmp_path
     file.write_text(file.read_text().replace("3'h1)", "3'h2)", 1))
     done = make(out, "icarus", tmp_path)
     assert done.returncode != 0 and "expected" in done.stdout
+
+
+def test_a_file_that_is_not_as_it_was_written_stays(tmp_path: Path) -> None:
+    """A Makefile of the user's own, and one that was changed; what nobody touched is replaced."""
+    files = {"timer.v": "module timer;\nendmodule\n", "Makefile": "test:\n"}
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "Makefile").write_text("all: mine\n")
+    with pytest.raises(UserError, match="Makefile is not as pimloom wrote it; move it, or name another folder"):
+        write_folder(own, lambda: dict(files))
+    assert [file.name for file in own.iterdir()] == ["Makefile"]
+    assert (own / "Makefile").read_text() == "all: mine\n"
+    out = tmp_path / "out"
+    for text in ("test:\n", "test: sooner\n"):
+        write_folder(out, lambda text=text: files | {"Makefile": text})
+        assert (out / "Makefile").read_text() == text
+    check = subprocess.run(["sha256sum", "-c", "pimloom.sha256"], cwd=out, capture_output=True, text=True, check=False)
+    assert check.returncode == 0 and check.stdout.count(": OK") == 2
+    (out / "Makefile").write_text("test: by hand\n")
+    with pytest.raises(UserError, match="Makefile is not as"):
+        write_folder(out, lambda: dict(files))
+    assert (out / "Makefile").read_text() == "test: by hand\n"
 
 
 def test_nothing_is_half_written(tmp_path: Path) -> None:
@@ -162,7 +185,7 @@ def test_the_axi_folder_has_handshakes_beside_the_rules(tmp_path: Path, monkeypa
     out, name = write_axi(tmp_path / "axi", 1), "sequencer_axi"
     assert {file.name for file in out.iterdir()} == {
         "Makefile", "run.py", f"test_{name}.py", f"{name}.core", f"{name}.gtkw", f"{name}.sdc", f"{name}.v",
-        f"{name}.vlt", "vectors.txt", "ports.vlt", f"{name}_rules.sv", f"{name}_handshakes.sv",
+        f"{name}.vlt", "vectors.txt", "ports.vlt", f"{name}_rules.sv", f"{name}_handshakes.sv", "pimloom.sha256",
     }  # fmt: skip
     assert f"{name}_rules.sv, {name}_handshakes.sv" in (out / f"{name}.core").read_text()
     assert f'"{name}_rules.sv", "{name}_handshakes.sv"' in (out / "run.py").read_text()

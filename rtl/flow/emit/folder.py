@@ -3,6 +3,7 @@
 import shutil
 import tempfile
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
 from amaranth.lib.wiring import Component, Flow
@@ -21,6 +22,7 @@ from pimloom.rtl.npu.shape import ArrayShape
 from pimloom.rtl.npu_pim.channel import NpuPimChannel
 
 PS_PER_NS = 1000
+SUMS = "pimloom.sha256"  # as `sha256sum` reads it
 MOST_ELEMENTS = 256  # of an array that is run for its bench
 
 
@@ -72,15 +74,15 @@ def _ports(component: Component) -> list[tuple[str, int]]:
 def write_folder(out: str | Path, make: Callable[[], dict[str, str]]) -> None:
     """Write files into a folder, made if it is missing: all are made before the first stands there.
 
-    Raises UserError where the folder cannot be written.
+    `SUMS` has their digests, so that a later call replaces only files that are still as they were written. Raises
+    UserError where another file has a name of these, or the folder cannot be written.
     """
     folder = Path(out)
     files = make()
-    own = next(name for name in files if name.endswith(".v"))
-    strange = [name for name in files if (folder / name).exists()]
-    if strange and not (folder / own).exists():
-        raise UserError(f"--out {out}: holds {strange[0]} of something else; name another folder, or an empty one")
+    files[SUMS] = "".join(f"{_digest(text.encode())}  {name}\n" for name, text in files.items())
     try:
+        if other := next((name for name in files if name != SUMS and _is_other(folder, name)), None):
+            raise UserError(f"--out {out}: {other} is not as pimloom wrote it; move it, or name another folder")
         with tempfile.TemporaryDirectory(prefix=".pimloom-", dir=folder.absolute().parent) as text:
             fresh = Path(text) / "made"
             fresh.mkdir()
@@ -93,3 +95,16 @@ def write_folder(out: str | Path, make: Callable[[], dict[str, str]]) -> None:
                 shutil.move(fresh, folder)
     except OSError as error:
         raise UserError(f"--out {out}: {error.strerror}; choose another folder") from None
+
+
+def _is_other(folder: Path, name: str) -> bool:
+    """Whether a file stands there that is not as it was written."""
+    file, sums = folder / name, folder / SUMS
+    if not file.exists():
+        return False
+    written = sums.read_text(encoding="utf-8").splitlines() if sums.is_file() else []
+    return f"{_digest(file.read_bytes())}  {name}" not in written
+
+
+def _digest(content: bytes) -> str:
+    return sha256(content).hexdigest()
