@@ -104,7 +104,9 @@ def test_the_folder_holds_what_an_engineer_asks_for(tmp_path: Path, monkeypatch,
         assert rows == ["0 1 0", ". 0 1", "1 . 3"]
     else:
         assert len(rows) > 100 and {row.split()[-1] for row in rows} > {"0", "1", "3", "7"}
-    assert "create_clock -name clk -period 0.5 " in (out / "timer.sdc").read_text()  # 2 GHz
+    sdc = (out / "timer.sdc").read_text()
+    assert "create_clock -name clk -period 0.5 " in sdc  # 2 GHz
+    assert "set_input_delay 0.1 -clock clk [get_ports {rst arm}]" in sdc and "remove_from_collection" not in sdc
     assert not any("pimloom." in line for line in (out / "test_timer.py").read_text().splitlines() if "import" in line)
 
 

@@ -108,11 +108,28 @@ def test_widths_stay_and_a_wrong_one_is_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [*QUICK, slow("asic_rsqrt")])
 def test_lint_has_nothing_to_say_but_what_is_waived(name: str, tmp_path: Path) -> None:
     (tmp_path / f"{name}.v").write_text(texts(name)[0])
-    (tmp_path / "waivers.vlt").write_text(waivers())
+    (tmp_path / "waivers.vlt").write_text(waivers(name))
     with environment("verilator"):
         command = ["verilator", "--lint-only", "-Wall", "--top-module", name, "waivers.vlt", f"{name}.v"]
         done = subprocess.run(command, cwd=tmp_path, env=os.environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "%Warning" not in done.stderr, done.stderr
+
+
+def test_a_truncation_in_a_file_of_the_users_own_still_warns(tmp_path: Path) -> None:
+    """Waivers are of the block's file: beside it, and in a folder of its own."""
+    own = "module own (input [3:0] a, output [1:0] b);\n  timer t (.a(a), .b(b));\nendmodule\n"
+    block = "module timer (input [3:0] a, output [1:0] b);\n  assign b = a;\nendmodule\n"
+    (tmp_path / "ip").mkdir()
+    (tmp_path / "ip" / "timer.v").write_text(block)
+    (tmp_path / "timer.vlt").write_text(waivers("timer"))
+    for text, warns in ((own, False), (own.replace("endmodule", "  wire [1:0] c = a;\nendmodule"), True)):
+        (tmp_path / "own_timer.v").write_text(text)
+        with environment("verilator"):
+            command = ["verilator", "--lint-only", "-Wall", "-Wno-DECLFILENAME", "-Wno-UNUSEDSIGNAL", "timer.vlt",
+                       "own_timer.v", "ip/timer.v"]  # fmt: skip
+            done = subprocess.run(command, cwd=tmp_path, env=os.environ, capture_output=True, text=True, check=False)
+        assert ("%Warning-WIDTHTRUNC: own_timer.v" in done.stderr) == warns, done.stderr
+        assert "ip/timer.v" not in done.stderr
 
 
 def test_a_block_within_a_block_is_read() -> None:

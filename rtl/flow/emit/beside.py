@@ -12,14 +12,18 @@ WAIVERS = {
 }
 
 
-def waivers() -> str:
-    """Verilator's configuration: what -Wall would say, and why it is meant."""
-    lines = [f'// {why}\nlint_off -rule {rule} -file "*"' for rule, why in WAIVERS.items()]
+def waivers(block: str) -> str:
+    """Verilator's configuration: what -Wall would say of the block's file, and why it is meant. Other files of a design
+    are not in it."""
+    lines = list[str]()
+    for rule, why in WAIVERS.items():
+        lines += [f"// {why}", *(f'lint_off -rule {rule} -file "{name}"' for name in (f"{block}.v", f"*/{block}.v"))]
     return "`verilator_config\n" + "\n".join(lines) + "\n"
 
 
-def constraints(block: str, period_ns: float, clocked: bool) -> str:
-    """Synopsys Design Constraints: the clock, and a fifth of it for what lies outside."""
+def constraints(block: str, period_ns: float, clocked: bool, inputs: Iterable[str]) -> str:
+    """Synopsys Design Constraints that OpenSTA reads, too: the clock, and a fifth of it for what lies outside. inputs:
+    ports beside the clock."""
     if not clocked:
         return (
             f"# {block} is combinational: the longest path from port to port within a clock of the part\n"
@@ -28,7 +32,7 @@ def constraints(block: str, period_ns: float, clocked: bool) -> str:
     return (
         f"# {block}: command clock of the part [ns]; a fifth of it for what is at the ports (assumed)\n"
         f"create_clock -name clk -period {period_ns:g} [get_ports clk]\n"
-        f"set_input_delay {period_ns / 5:g} -clock clk [remove_from_collection [all_inputs] [get_ports clk]]\n"
+        f"set_input_delay {period_ns / 5:g} -clock clk [get_ports {{{' '.join(inputs)}}}]\n"
         f"set_output_delay {period_ns / 5:g} -clock clk [all_outputs]\n"
     )
 

@@ -31,10 +31,10 @@ def files_of(block: str, component: Component, part: Part | Optics, part_name: s
 
     Raises GateError where block and model differ in what is recorded.
     """
-    files = {f"{block}.v": verilog, f"{block}.vlt": beside.waivers()}
+    files = {f"{block}.v": verilog, f"{block}.vlt": beside.waivers(block)}
     clocked = "\n  input wire clk" in verilog
     if isinstance(part, Part):
-        files[f"{block}.sdc"] = beside.constraints(block, part.tCK_ps / PS_PER_NS, clocked)
+        files[f"{block}.sdc"] = beside.constraints(block, part.tCK_ps / PS_PER_NS, clocked, _inputs(component))
         if isinstance(component, NpuPimChannel):
             plan = component.plan
             rules = assertions(component.spec.device(), part_name, plan.table, block, plan.command(), "bus")
@@ -60,6 +60,13 @@ def without_bench(block: str, component: Component) -> str:
     if isinstance(shape, ArrayShape) and shape.rows * shape.columns > MOST_ELEMENTS and block != "npu_tiles":
         return f"a waveform of more than {MOST_ELEMENTS} elements takes gigabytes"
     return "" if block in RUNS else f"it is run by `pimloom rtl verify {block}`"
+
+
+def _inputs(component: Component) -> list[str]:
+    """All but the clock."""
+    ins = [(path, value) for path, member, value in component.signature.flatten(component) if member.flow is Flow.In]
+    wide = (path for path, value in ins if len(value.as_value() if hasattr(value, "as_value") else value))
+    return ["rst", *("__".join(map(str, path)) for path in wide)]
 
 
 def _ports(component: Component) -> list[tuple[str, int]]:
