@@ -17,9 +17,20 @@ from pimloom.arch.system import load_part
 from pimloom.arch.table import Table, bend, build_table, rule_rows, standard_of
 from pimloom.rtl.flow.cosim import Case, Walk, walk
 from pimloom.rtl.flow.simulator.environment import Simulator
-from pimloom.rtl.flow.stimulus import draw_case, draw_cases, draw_clocks, engine, own_table, shrink
-from pimloom.rtl.flow.verify import BANKS, STREAMS, WAIT_BITS, feels, mismatches, verify, verify_sequencer
+from pimloom.rtl.flow.stimulus import draw_case, draw_cases, draw_clocks, draw_own_cases, engine, own_table, shrink
+from pimloom.rtl.flow.verify import (
+    BANKS,
+    OWN_BANKS,
+    STREAMS,
+    WAIT_BITS,
+    Run,
+    feels,
+    mismatches,
+    verify,
+    verify_sequencer,
+)
 from pimloom.rtl.sequencer import Sequencer
+from pimloom.rtl.timer import VERILOG
 from tests import netlists, streams
 from tests.naive import Outcome
 from tests.simulators import needs
@@ -52,6 +63,18 @@ def test_gates_and_engine_agree_and_every_rule_binds(part):
 def test_gates_and_engine_agree_on_sixteen_banks(part):
     found = verify_sequencer(part, load_part(part).value, "verilator", 20_000, SEED, None, lambda *_: None, (4, 4))
     assert (found.mismatches, found.sleeping_rules) == (0, [])
+
+
+def test_a_window_that_the_emitted_timer_does_not_count_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """tFAW of this part is longer than four tRRD, and its ranks have more than four banks here."""
+    part = load_part("ddr4_3200").value
+    run = Run(list(draw_own_cases(part, shrink(part, *OWN_BANKS), 1000, 0)), 1, 0)
+    never = VERILOG.replace("busy[i] = |left", "busy[i] = i != 3 && |left")
+    assert never != VERILOG
+    for text, caught in ((VERILOG, False), (never, True)):
+        monkeypatch.setattr("pimloom.rtl.verilog.VERILOG", text)
+        walks = run.walk(needs("verilator")).walks
+        assert any(mismatches(case, w)[0] for case, w in zip(run.cases, walks, strict=True)) == caught
 
 
 def rules_of(part: str):

@@ -127,10 +127,15 @@ def unproved(rows: Rows) -> list[str]:
 
 
 def _show_coverage(row: Mapping[str, Any]) -> None:
-    """Which rule decided a clock, and where first."""
+    """Which rule decided a clock, and where first; the same of the netlist that is emitted."""
     if row["coverage"]:
-        lines = [{"rule": rule, "case": case} for rule, case in row["coverage"].items()]
-        show_rows([("rule", "rule", ""), ("case", "first decides in case|r", "d")], lines)
+        emitted = row["emitted_coverage"] or {}
+        lines = [{"rule": rule, "case": case, "own": emitted.get(rule)} for rule, case in row["coverage"].items()]
+        more = [("own", "as emitted|r", "d")] if emitted else []
+        show_rows([("rule", "rule", ""), ("case", "first decides in case|r", "d"), *more], lines)
+        if emitted:
+            awake = sum(case is not None for case in emitted.values())
+            show_line(f"on the netlist that is emitted, {awake} of {len(emitted)} rules decided a clock")
         if None in row["coverage"].values():
             show_line("–: it never alone decided a clock, as another rule waits as long, or in none of these cases")
 

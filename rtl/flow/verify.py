@@ -37,6 +37,7 @@ from pimloom.rtl.verilog import to_verilog
 Clocks = tuple[list[np.ndarray], np.ndarray]  # of commands by stream, of refreshes
 STREAMS = 2
 BANKS = (2, 2)  # bank groups, banks of a group: small netlists, and all rules are there
+OWN_BANKS = (2, 4)  # of what is emitted: more than four banks of a rank, or four ACTs never wait for a window
 WAIT_BITS = 10  # the longest wait that is drawn fits
 
 
@@ -69,11 +70,11 @@ def verify_sequencer(
     refresh: str = "all_bank",
 ) -> Verified:
     """Random parts and biased streams through the sequencer and through the engine; every fifth command with the
-    part's own timings on the netlist that is made for them. part: gives tables and geometry."""
-    geometry = shrink(part, *banks)
+    part's own timings on the netlist that `rtl emit` writes for them. part: gives tables and geometry."""
+    geometry, emitted = shrink(part, *banks), shrink(part, *max(banks, OWN_BANKS))
     progress(0, 4)
-    apart = Sequencer(own_table(part, geometry), refresh=refresh).apart
-    own = list(draw_own_cases(part, geometry, commands // 5, seed, apart)) if commands >= 5 else []
+    apart = Sequencer(own_table(part, emitted), refresh=refresh).apart
+    own = list(draw_own_cases(part, emitted, commands // 5, seed, apart)) if commands >= 5 else []
     drawn = list(draw_cases(part, geometry, STREAMS, commands - commands // 5, seed))
     bits = max(WAIT_BITS, int(own_table(part, geometry).rules.wait.max()).bit_length())
     runs = [Run(drawn, STREAMS, bits), *([Run(own, 1, 0)] if own else [])]
@@ -97,6 +98,7 @@ def verify_sequencer(
     return Verified(
         "sequencer", name, simulator, sum(len(s) for case in cases for s in case.streams), wrong,
         len(table) - len(asleep), len(table), asleep, clocks, clocks / seconds, first, file, table,
+        coverage(part, own) if own else None,
     )  # fmt: skip
 
 
