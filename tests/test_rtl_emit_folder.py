@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -135,7 +136,7 @@ def test_a_file_that_is_not_as_it_was_written_stays(tmp_path: Path) -> None:
     assert (own / "Makefile").read_text() == "all: mine\n"
     out = tmp_path / "out"
     for text in ("test:\n", "test: sooner\n"):
-        write_folder(out, lambda text=text: files | {"Makefile": text})
+        write_folder(out, partial(dict, files, Makefile=text))
         assert (out / "Makefile").read_text() == text
     check = subprocess.run(["sha256sum", "-c", "pimloom.sha256"], cwd=out, capture_output=True, text=True, check=False)
     assert check.returncode == 0 and check.stdout.count(": OK") == 2
