@@ -27,6 +27,7 @@ from pimloom.rtl.flow.stimulus import own_table, shrink
 from pimloom.rtl.npu_pim.channel import NpuPimChannel
 from pimloom.rtl.verilog import to_verilog
 from tests.command import call
+from tests.simulators import needs
 from tests.slow import slow
 
 PART = "gddr6_pim_gpt"
@@ -38,8 +39,10 @@ def make(folder: Path, simulator: Simulator, tmp_path: Path) -> subprocess.Compl
     stub = tmp_path / "stub"
     stub.mkdir(exist_ok=True)
     (stub / "pimloom.py").write_text("raise ImportError('not here')")
+    before = dict(os.environ)
     with environment("verilator"):
-        kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        tools = {name: value for name, value in os.environ.items() if before.get(name) != value}
+        kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ} | tools
         own = {"PYTHONPATH": str(stub), "PYTHON": sys.executable}
         command = ["make", "-C", str(folder), "test", f"SIM={simulator}", f"PYTHON={sys.executable}"]
         return subprocess.run(command, env=kept | own, capture_output=True, text=True, check=False)
@@ -111,17 +114,21 @@ def test_the_folder_holds_what_an_engineer_asks_for(tmp_path: Path, monkeypatch,
     assert not any("pimloom." in line for line in (out / "test_timer.py").read_text().splitlines() if "import" in line)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("iverilog") is None, reason="Icarus is not installed (iverilog)")
-def test_the_bench_of_the_folder_runs_by_itself_and_finds_what_is_wrong(tmp_path: Path) -> None:
+@pytest.mark.parametrize("simulator", ["icarus", slow("verilator")])
+def test_the_bench_of_the_folder_runs_by_itself_and_finds_what_is_wrong(tmp_path: Path, simulator: Simulator) -> None:
+    """A wrong gate, and then a wrong expectation, in a process without pytest's environment."""
     out = tmp_path / "timer"
     assert call("rtl", "emit", "timer", "-o", f"{out}/", "--quiet") == (0, "", "")
-    done = make(out, "icarus", tmp_path)
+    done = make(out, needs(simulator), tmp_path)
     assert done.returncode == 0 and "PASS=1" in done.stdout, done.stdout + done.stderr
-    file = out / "timer.v"
-    file.write_text(file.read_text().replace("3'h1)", "3'h2)", 1))
-    done = make(out, "icarus", tmp_path)
-    assert done.returncode != 0 and "expected" in done.stdout
+    for name, old, new in (("timer.v", "3'h1)", "3'h2)"), ("vectors.txt", "\n0 1 0\n", "\n0 1 1\n")):
+        file = out / name
+        right = file.read_text()
+        assert old in right
+        file.write_text(right.replace(old, new, 1))
+        done = make(out, simulator, tmp_path)
+        assert done.returncode != 0 and "expected" in done.stdout and "failed: recorded" in done.stderr, name
+        file.write_text(right)
 
 
 def test_a_file_that_is_not_as_it_was_written_stays(tmp_path: Path) -> None:
