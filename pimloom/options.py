@@ -59,7 +59,7 @@ class Option(NamedTuple):
             return typed.count(self.name, value)
         if self.kind is float:
             return typed.number(self.name, value)
-        if self.metavar in PATHS and value == "":
+        if self.metavar in PATHS and isinstance(value, str) and not value:
             typed.fail(self.name, PATHS[self.metavar], value)
         if self.kind is Path:
             return Path(typed.text(self.name, value))
