@@ -16,20 +16,11 @@ def longest_of(requests: Requests, scheduler: str) -> int:
 
 def spread_of(requests: Requests) -> list[float]:
     """Contexts of requests while they decode, as shares of their mean, rising."""
-    found = _contexts(requests)
-    spread: list[float] = (found / found.mean()).tolist()
-    return spread
-
-
-def mean_context(requests: Requests) -> float:
-    """Of a request while it decodes."""
-    return float(_contexts(requests).mean())
-
-
-def _contexts(requests: Requests) -> np.ndarray:
     prompt, output = np.array(requests.prompt, float), np.array(requests.output, float)
     at = np.concatenate([prompt + output * part for part in (0.125, 0.375, 0.625, 0.875)])
     weight = np.concatenate([output] * 4)
     order = np.argsort(at, kind="stable")
     share = (np.cumsum(weight[order]) - weight[order] / 2) / weight.sum()
-    return np.interp((np.arange(POINTS) + 0.5) / POINTS, share, at[order])
+    found = np.interp((np.arange(POINTS) + 0.5) / POINTS, share, at[order])
+    spread: list[float] = (found / found.mean()).tolist()
+    return spread
