@@ -68,13 +68,11 @@ def verify(
     columns: int | None = None,
     dataflow: Literal["ws", "os"] | None = None,
     refresh: Literal["all_bank", "staggered"] | None = None,
-    bench: Literal["cpp", "cocotb"] | None = None,
 ) -> "Answer":
     """Simulate a block, or all, against the models that they mirror: a row for each, with its `mismatches`.
 
     commands: to compare at least, for each block. seed: of the random stimulus. waves: a waveform of one block, .vcd of
-    verilator, .fst of icarus. sub_batches, rows, columns, dataflow, refresh: see `emit`. bench: "cpp", which verilator
-    has without a word, or "cocotb".
+    verilator, .fst of icarus. sub_batches, rows, columns, dataflow, refresh: see `emit`.
     """
     from pimloom.commands.rtl import verify as command
 

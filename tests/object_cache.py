@@ -3,8 +3,8 @@
     python object_cache.py FOLDER LEVEL c++ OPTIONS -c -o verilated.o .../verilator/include/verilated.cpp
 
 An object is kept in FOLDER by what it is made of: what the preprocessor makes of its source, the options that are not
-for it, and the compiler. That is done for Verilator's own sources and for the benches. The header with which models
-and Verilator's sources begin, half of a small model's time, is compiled once for equal options. LEVEL: -O0 in the place
+for it, and the compiler. That is done for Verilator's own sources. The header with which models and Verilator's
+sources begin, half of a small model's time, is compiled once for equal options. LEVEL: -O0 in the place
 of the makefiles' own levels, for models that run for less time than they are optimised; or - for those.
 """
 
@@ -18,15 +18,13 @@ from fcntl import LOCK_EX, flock
 from hashlib import sha256
 from pathlib import Path
 
-BENCHES = Path(__file__).resolve().parent.parent / "rtl" / "flow" / "native" / "cpp"
 FOR_THE_PREPROCESSOR = ("-I", "-D", "-M")  # what they decide is in what it makes
 HEADER = '#include "verilated.h"\n'
 
 
 def ours(command: list[str]) -> bool:
-    """Whether a command compiles one of Verilator's own sources or of the benches."""
-    source = Path(command[-1])
-    return "-c" in command and "-o" in command and (_of_verilator(source) or (BENCHES / source.name).exists())
+    """Whether a command compiles one of Verilator's own sources."""
+    return "-c" in command and "-o" in command and _of_verilator(Path(command[-1]))
 
 
 def kept(folder: Path, command: list[str]) -> Path | None:

@@ -14,7 +14,6 @@ from pimloom.commands.output import Json, Quiet, answer
 from pimloom.commands.outputs import check_folder, check_outputs
 from pimloom.commands.rtl_options import (
     PART,
-    Bench,
     ClockMhz,
     Columns,
     DataflowName,
@@ -138,9 +137,6 @@ def verify(
     columns: Columns = None,
     dataflow: DataflowName = None,
     refresh: RefreshName = None,
-    bench: Annotated[
-        Bench | None, typer.Option(help="Bench: C++ (verilator's default), or cocotb, slower and easier to read.")
-    ] = None,
     json: Json = None,
     quiet: Quiet = False,
 ) -> Answer:
@@ -150,12 +146,10 @@ def verify(
 
     check_outputs({"--json": json, "--waves": waves})
     with needs_extra(), _bar(f"verifying {block or 'all blocks'}", quiet) as progress:
-        from pimloom.rtl.flow.simulator.environment import with_bench
         from pimloom.rtl.flow.verify import verify as run
 
         part = part_of(block, part)
-        chosen = with_bench(simulator.value, bench and bench.value)
-        options: dict[str, Any] = {"simulator": chosen, "commands": commands, "seed": seed, "waves": waves}
+        options: dict[str, Any] = {"simulator": simulator.value, "commands": commands, "seed": seed, "waves": waves}
         arrays: dict[str, Any] = {"rows": rows, "columns": columns, "dataflow": dataflow}
         sizes = given_sizes(block, sub_batches=sub_batches, refresh=refresh, **arrays)
         checked = _plain(run(block, part, **options, progress=progress, sizes=sizes))

@@ -18,13 +18,6 @@ class Simulator(StrEnum):
     ICARUS = "icarus"
 
 
-class Bench(StrEnum):
-    """What drives the simulator."""
-
-    CPP = "cpp"
-    COCOTB = "cocotb"
-
-
 class Solver(StrEnum):
     """Those of `pimloom.rtl.flow.prove`, whose import is slow."""
 

@@ -31,7 +31,7 @@ class Bench:
         self.released = [getattr(dut, f"released__{s}") for s in self.streams]
         ports = ("valid", "source", "command")
         self.buses = [[getattr(dut, f"buses__{b}__{n}") for n in ports] for b in range(int(given()["buses"]))]
-        self.nodes = int(given()["nodes"])
+        self.starved, self.stuck, self.nodes = dut.starved, dut.stuck, int(given()["nodes"])
 
     async def reset(self, timings: dict[str, int], waits: np.ndarray) -> None:
         """Hold reset for two clocks while the timings settle."""
@@ -65,7 +65,7 @@ class Bench:
                     self.released[s].value = head is not None and head[1] <= clock
             await ReadOnly()
             fresh = []
-            starved, stuck = int(self.dut.starved.value), int(self.dut.stuck.value)
+            starved, stuck = int(self.starved.value), int(self.stuck.value)
             for valid, source, command in self.buses:
                 if int(valid.value):
                     asker = int(source.value)

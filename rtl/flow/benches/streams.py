@@ -41,7 +41,7 @@ class Stream(ABC):
             signal.value = up
 
     def lucky(self, pace: float) -> bool:
-        """The dice are Marsaglia's xorshift32 (Xorshift RNGs, 2003), as simple in C++ as here."""
+        """The dice are Marsaglia's xorshift32 (Xorshift RNGs, 2003)."""
         if pace == 1:
             return True
         x = self.state

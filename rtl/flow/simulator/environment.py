@@ -21,8 +21,7 @@ from pimloom.arch.cache import cache_folder
 from pimloom.arch.error import UserError
 from pimloom.rtl.flow.tools import EXTRA, tool
 
-Simulator: TypeAlias = Literal["verilator", "icarus", "verilator-cocotb"]
-"""verilator: with a C++ bench where there is one; verilator-cocotb: with the cocotb bench, as icarus always is."""
+Simulator: TypeAlias = Literal["verilator", "icarus"]
 SIMULATORS: tuple[Simulator, ...] = ("verilator", "icarus")
 WRAPPER = """#!/bin/sh
 for word do
@@ -37,13 +36,6 @@ TOLD = {128 + signal.SIGTERM, 128 + signal.SIGHUP}  # codes of a command that wa
 
 class SimulationError(UserError):
     """The simulator or the bench failed; the message is the bench's own sentence, or the end of the log."""
-
-
-def with_bench(simulator: Simulator, bench: str | None) -> Simulator:
-    """The simulator with a bench of that kind, "cpp" or "cocotb"; None: its own. Raises UserError where none is."""
-    if bench == "cpp" and simulator == "icarus":
-        raise UserError("--bench cpp: icarus takes cocotb benches only; leave out one of the two")
-    return "verilator-cocotb" if (simulator, bench) == ("verilator", "cocotb") else simulator
 
 
 def runner(simulator: Simulator) -> Any:

@@ -16,7 +16,6 @@ import numpy as np
 from pimloom.arch.error import UserError
 from pimloom.arch.files import replacing, writing
 from pimloom.rtl.flow.exchange import FOLDER, read_arrays, write_arrays
-from pimloom.rtl.flow.native.run import native, run_native
 from pimloom.rtl.flow.simulator.build import built
 from pimloom.rtl.flow.simulator.environment import (
     SimulationError,
@@ -30,7 +29,7 @@ from pimloom.rtl.flow.simulator.environment import (
 
 Swap = Callable[[str, str], str]
 SWAP: ContextVar[Swap | None] = ContextVar("SWAP", default=None)
-WAVE_SUFFIX = {"verilator": ".vcd", "icarus": ".fst", "verilator-cocotb": ".vcd"}
+WAVE_SUFFIX = {"verilator": ".vcd", "icarus": ".fst"}
 
 
 @contextmanager
@@ -52,8 +51,8 @@ def simulate(
     simulator: Simulator = "verilator",
     waves: Path | None = None,
 ) -> dict[str, np.ndarray]:
-    """Run `bench` (a module path) on module `top`; what the bench leaves. simulator: "verilator" takes the C++ bench of
-    the same name, if there is one. waves: file for a VCD (Verilator) or an FST (Icarus).
+    """Run `bench` (a module path) on module `top`; what the bench leaves. waves: file for a VCD (Verilator) or an FST
+    (Icarus).
 
     With Verilator a bench sees the ports that lines of their own declare.
     Raises UserError for a missing tool or a waveform's wrong suffix, SimulationError where build or bench fails.
@@ -61,9 +60,6 @@ def simulate(
     check_waves(waves, simulator)
     if swap := SWAP.get():
         verilog = swap(verilog, top)
-    if simulator == "verilator" and (fast := native(bench)):
-        return run_native(verilog, top, fast, given, waves)
-    simulator = "icarus" if simulator == "icarus" else "verilator"
     build = built(verilog, top, simulator, waves is not None)
     with tempfile.TemporaryDirectory(prefix="pimloom-") as text:
         folder = Path(text)
