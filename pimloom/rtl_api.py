@@ -40,7 +40,7 @@ def emit(
     refresh: Literal["all_bank", "staggered"] | None = None,
 ) -> str:
     """A block as Verilog, its ports explained above it. out: a file to write, too, unless it is "-". sub_batches: of
-    `interleave` and `npu_pim_machine`, 2 by default.
+    `interleave`, 2 by default.
 
     rows, columns, dataflow: of an array; without them 4 x 4, weight stationary. refresh: of block `sequencer`, of its
     ranks or pseudo channels at once ("all_bank", the default) or in turn.

@@ -28,14 +28,11 @@ from pimloom.rtl.ocs_switch import OcsSwitch
 from pimloom.rtl.pim_channel import PimChannel
 from pimloom.rtl.pim_unit import PimUnit
 from pimloom.rtl.sequencer import Sequencer
-from pimloom.rtl.system.machine import NpuPimMachine
-from pimloom.rtl.system.plan import Sizes, small_channel
 from pimloom.rtl.timer import Timer
 
 LONGEST = 1024  # elements of a vector of softmax and of norms
 OCSTRX = "ocstrx"  # the optical part of `ocs_switch`, where none is named
 FLAT_ELEMENTS = 16  # of an array that is synthesised as one piece; of larger ones each module once
-ROWS = 64  # of each bank of `npu_pim_machine`
 KEPT = 8  # rows that the banks of `pim_channel` hold: on a die they are cell arrays, in Verilog every word has a line
 
 
@@ -97,13 +94,6 @@ BLOCKS: dict[str, Block] = {
         cells=True,
         logic=lambda part: channel_of(part, KEPT).controller,
         large=lambda controller: True,
-    ),
-    "npu_pim_machine": Block(
-        "interleave controller, 4 x 4 NPU, two small channels with PIM, programs of a toy decoder, scratchpad",
-        lambda part, sub_batches=2: NpuPimMachine(Sizes(small_channel(part, ROWS), sub_batches=sub_batches)),
-        of_memory=True,
-        cells=True,
-        sizes={"sub_batches": 2},
     ),
     "float32_add": Block("float32 adder, combinational", lambda part: float32.Add()),
     "float32_mul": Block("float32 multiplier, combinational", lambda part: float32.Mul()),

@@ -38,10 +38,6 @@ EXCEPTIONS: dict[str, tuple[set[str], str]] = {  # file -> what it enters beyond
         "gates against streams of mappers and numbers of functional.py",
     ),
     "rtl/flow/interleave.py": ({"mappers"}, "gates against the turns of mappers/interleave.py"),
-    **dict.fromkeys(
-        (f"rtl/flow/system/{name}.py" for name in ("model", "places", "program")),
-        ({"mappers"}, "gates against programs with the places, commands and turns of mappers/kv.py and interleave.py"),
-    ),
 }
 TOP = {room.split("/")[0] for room in MAY_IMPORT}
 BANNED_NAMES = {"utils", "common", "base", "manager", "helper"}

@@ -269,6 +269,4 @@ def test_a_block_without_a_bench_says_why() -> None:
     assert without_bench("systolic", large) == "a waveform of more than 256 elements takes gigabytes"
     timer = BLOCKS["timer"].build(load_part(PART).value)
     assert without_bench("systolic", small_one) == without_bench("timer", timer) == ""
-    part = load_part("hbm2_neupims").value
-    said = without_bench("npu_pim_machine", BLOCKS["npu_pim_machine"].build(part))
-    assert said == "it is run by `pimloom rtl verify npu_pim_machine`"
+    assert RUNS.keys() == BLOCKS.keys()

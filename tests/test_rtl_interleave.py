@@ -216,7 +216,7 @@ def test_sizes_that_cannot_be_are_one_line() -> None:
     )
     for command in ("emit", "verify", "prove"):
         done = call("rtl", command, "timer", "--sub-batches", "3")
-        told = "pimloom: --sub-batches 3: timer cannot have it; name a block that can: npu_pim_machine, interleave\n"
+        told = "pimloom: --sub-batches 3: timer cannot have it; name a block that can: interleave\n"
         assert (done.code, done.err) == (2, told)
 
 

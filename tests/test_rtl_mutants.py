@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""Single faults anywhere in the netlists of a channel's controller and of the machine: most are told by the same
+"""Single faults anywhere in the netlist of a channel's controller: most are told by the same
 comparison with the models that the gates pass. What is not told is a bit that does not matter, or seldom."""
 
 from collections.abc import Callable, Iterator
@@ -15,7 +15,6 @@ from pimloom.rtl.flow.npu_pim.cosim import mismatches as of_channel
 from pimloom.rtl.flow.npu_pim.cosim import model as channel_model
 from pimloom.rtl.flow.npu_pim.traffic import small
 from pimloom.rtl.flow.simulator.environment import SimulationError
-from pimloom.rtl.flow.system import verify as machine
 from pimloom.rtl.npu_pim.controller import Controller
 from pimloom.rtl.verilog import to_verilog
 from tests.channel_traffic import mixed
@@ -23,11 +22,6 @@ from tests.netlist_mutants import Mutants, mutants_of
 from tests.simulators import needs
 
 PART, CLOCKS = load_part("hbm2_neupims").value, 1500
-# where the machine's own decisions are, without the units' arithmetic and the channels
-OWN = (
-    r"((npu\.\\?(jobs|walker|reader_\d)|attention_\d\.\\?(walker|writer|dots_\d)|merge_\d|interleave)\.|"
-    r"(npu|attention_\d)\.\\?(array|vectors)\.(?!\\?(unit|gemm)))"
-)
 
 
 def survivors(mutants: Mutants, is_told: Callable[[], bool]) -> Iterator[str]:
@@ -64,18 +58,3 @@ def test_most_faults_of_a_channel_s_controller_are_told(mode: Literal["dual", "b
 
     left = [said for said in survivors(mutants, is_told) if not mutants.changes_nothing(said)]
     assert len(left) <= 0.3 * len(mutants.said), "\n".join(left)
-
-
-@pytest.mark.slow
-def test_most_faults_of_the_machine_are_told(tmp_path: Path) -> None:
-    case = machine.case_of(PART, machine.draw_toy(2, 2, 1), 1)
-    mutants = mutants_of(machine.verilog_of(case), machine.TOP, 40, tmp_path, cells=OWN)
-    ran, made = machine.run_model(case)
-    most = 2 * ran.stages[-1].end + 1000
-
-    def is_told() -> bool:
-        found = machine.run_gates(case, mutants.verilog, most, needs("verilator"))
-        return bool(machine.mismatches(case, ran, made, found))
-
-    left = list(survivors(mutants, is_told))
-    assert len(left) <= 0.35 * len(mutants.said), "\n".join(left)

@@ -448,17 +448,16 @@ def test_an_unknown_block_names_the_nearest() -> None:
     with pytest.raises(UserError, match="^unknown block 'pim_unti'; nearest: pim_unit; known blocks: "):
         find_blocks("pim_unti")
     assert list(find_blocks("pim_unit")) == ["pim_unit"]
-    whole = {"pim_channel", "npu_gemm", "npu_pim_channel", "npu_pim_machine"}
+    whole = {"pim_channel", "npu_gemm", "npu_pim_channel"}
     assert find_blocks() == BLOCKS and set(BLOCKS) - set(all_blocks(PART)) == whole
 
 
 def test_blocks_that_a_part_cannot_have_are_left_out_with_the_reason() -> None:
     part, blocks = load_part("hbm2_2000").value, {"pim_channel", "pim_unit", "bf16_tree"}
     without = left_out(part)
-    beside = {"npu_pim_channel", "npu_pim_machine"}
-    assert all("needs pim: neupims or newton" in without.pop(name) for name in beside)
+    assert "needs pim: neupims or newton" in without.pop("npu_pim_channel")
     assert set(without) == blocks and all("PIM units" in why for why in without.values())
-    left = blocks | beside
+    left = blocks | {"npu_pim_channel"}
     assert set(BLOCKS) - set(find_blocks(part=part)) == left
     assert set(BLOCKS) - set(all_blocks(part)) == left | {"npu_gemm"}
 

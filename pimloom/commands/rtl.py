@@ -94,10 +94,6 @@ def emitted(block: str, part: str, out: str = "-", quiet: bool = True, **sizes: 
         part = part_of(block, part)
         device = load_device(part)
         component = build(block, part, device, given_sizes(block, **sizes))
-        if block == "npu_pim_machine":
-            from pimloom.rtl.flow.system.verify import filled
-
-            component = filled(component)
         title = f"{block} of {getattr(component, 'shape', Path(part).stem)}, by pimloom {__version__}"
         text = header(component, title) + to_verilog(component, block, _timer_notes(component, device))
         if folder:

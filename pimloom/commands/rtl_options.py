@@ -43,7 +43,7 @@ Name = Annotated[str, typer.Argument(metavar="BLOCK", help="Block name (see `pim
 OneOrAll = Annotated[str | None, typer.Argument(metavar="BLOCK", help="Block name; without it, all blocks.")]
 SubBatches = Annotated[
     int | None,
-    typer.Option(metavar="N", parser=count, help="Sub-batches of `interleave` and `npu_pim_machine`; 2 by default."),
+    typer.Option(metavar="N", parser=count, help="Sub-batches of `interleave`; 2 by default."),
 ]
 PartName = Annotated[
     str,

@@ -22,10 +22,9 @@ from pimloom.rtl.command import command_layout
 from pimloom.rtl.flow.exhaustive import function_of
 from pimloom.rtl.flow.lookup import build
 from pimloom.rtl.flow.subject import Subject
-from pimloom.rtl.formal import axi, channel, interleave, machine, npu_channel, numbers, streams, timers, vector_unit
+from pimloom.rtl.formal import axi, channel, interleave, npu_channel, numbers, streams, timers, vector_unit
 from pimloom.rtl.formal.claim import Claim, ClaimQuestion, Setup
 from pimloom.rtl.formal.question import Task
-from pimloom.rtl.interleave import Interleave
 from pimloom.rtl.npu_pim.controller import Controller
 from pimloom.rtl.pim_channel import PimChannel
 
@@ -119,20 +118,6 @@ def _npu_channel(part: str) -> Subject:
     return Subject("npu_pim_channel", part, claims, None, question, key, "the part's")
 
 
-def _machine(part: str, sub_batches: int = 2) -> Subject:
-    """Of few rows, words and steps."""
-    sizes = machine.sizes_of(_part("npu_pim_machine", part))._replace(sub_batches=Interleave(sub_batches).sub_batches)
-    claims = {name: claim for name, (_, claim) in machine.CLAIMS.items()}
-
-    def question(name: str, own: bool, task: Task, twin: Any) -> str:
-        return ClaimQuestion(partial(machine.CLAIMS[name][0], sizes), claims[name], task, 0, twin).rtlil()
-
-    def key(name: str, own: bool, task: Task, twin: Any) -> list[str]:
-        return [f"{sizes}", name, task, repr(twin)]
-
-    return Subject("npu_pim_machine", part, claims, None, question, key, FREE)
-
-
 def _vectors(block: str, part: str) -> Subject:
     setup = partial(streams.make, streams.Flows, VECTORS[block])
     return subject(block, part, streams.VECTOR_CLAIMS, setup, str(SHORT), around=streams.freed)
@@ -168,7 +153,6 @@ CLAIMED: dict[str, Callable[..., Subject]] = {
     "pim_unit": _unit,
     "pim_channel": _channel,
     "npu_pim_channel": _npu_channel,
-    "npu_pim_machine": _machine,
     **{f"asic_{name}": partial(_unary, name) for name in UNARY},
     **{block: partial(_vectors, block) for block in VECTORS},
     "npu_vector": _vector_unit,

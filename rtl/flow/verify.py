@@ -28,7 +28,6 @@ from pimloom.rtl.flow.scenes.scene import play
 from pimloom.rtl.flow.simulator.environment import Simulator
 from pimloom.rtl.flow.simulator.run import check_waves
 from pimloom.rtl.flow.stimulus import draw_cases, draw_own_cases, engine, own_table, shrink
-from pimloom.rtl.flow.system.verify import verify_machine
 from pimloom.rtl.flow.verified import Progress, Verified, wave_file
 from pimloom.rtl.ocs_switch import OcsSwitch
 from pimloom.rtl.sequencer import Sequencer
@@ -251,7 +250,6 @@ VERIFIERS: dict[str, Callable[..., Verified]] = {
     "timer": partial(verify_values, "timer"),
     "pim_channel": verify_channel,
     "npu_pim_channel": verify_npu_pim,
-    "npu_pim_machine": verify_machine,
     **{block: partial(verify_values, block) for block in SCENES if block != "timer"},
     "ocs_switch": verify_switch,
     "interleave": verify_interleave,

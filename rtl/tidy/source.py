@@ -4,8 +4,6 @@ import ast
 from functools import lru_cache
 from pathlib import Path
 
-BINDS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Yield, ast.With, ast.For, ast.Expr)
-
 
 def name_at(place: str) -> str:
     """A word for what stands at `file.py:line`; "" where the file is not there or says nothing."""

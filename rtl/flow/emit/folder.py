@@ -17,7 +17,6 @@ from pimloom.rtl.flow.emit.bench import bench, makefile, ports, run, vectors
 from pimloom.rtl.flow.emit.handshakes import handshakes
 from pimloom.rtl.flow.emit.record import record
 from pimloom.rtl.flow.emit.rules import assertions
-from pimloom.rtl.flow.emit.runs import RUNS
 from pimloom.rtl.npu.shape import ArrayShape
 from pimloom.rtl.npu_pim.channel import NpuPimChannel
 
@@ -59,7 +58,7 @@ def without_bench(block: str, component: Component) -> str:
     shape = getattr(component, "shape", None)
     if isinstance(shape, ArrayShape) and shape.rows * shape.columns > MOST_ELEMENTS and block != "npu_tiles":
         return f"a waveform of more than {MOST_ELEMENTS} elements takes gigabytes"
-    return "" if block in RUNS else f"it is run by `pimloom rtl verify {block}`"
+    return ""
 
 
 def _inputs(component: Component) -> list[str]:

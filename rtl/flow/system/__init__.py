@@ -1,1 +1,0 @@
-"""The small machine's gates against its model: numbers, commands and the clocks of every stage."""
