@@ -33,19 +33,26 @@ def emit(
     *,
     part: str | Path = PART,
     out: str | Path = "-",
+    name: str | None = None,
+    prefix: str | None = None,
+    clock_mhz: float | None = None,
     sub_batches: int | None = None,
     rows: int | None = None,
     columns: int | None = None,
     dataflow: Literal["ws", "os"] | None = None,
     refresh: Literal["all_bank", "staggered"] | None = None,
 ) -> str:
-    """A block as Verilog, its ports explained above it. out: a file to write, too, unless it is "-". sub_batches: of
+    """A block as Verilog, its ports explained above it. out: a file or a folder to write, too, unless it is "-".
+
+    name: of the top module, by default the block's; prefix: before the name of each module. Names of modules below the
+    top begin with its name, so that blocks of different names stand in one design. clock_mhz: of the constraints in a
+    folder [MHz], by default that of the part, or of a system that has such a unit. sub_batches: of
     `interleave`, 2 by default.
 
     rows, columns, dataflow: of an array; without them 4 x 4, weight stationary. refresh: of block `sequencer`, of its
     ranks or pseudo channels at once ("all_bank", the default) or in turn.
 
-    >>> emit("bf16_mul").splitlines()[0].startswith("// bf16_mul of gddr6_pim_gpt, by pimloom")
+    >>> emit("bf16_mul").splitlines()[0].startswith("// bf16_mul, by pimloom")
     True
     """
     from pimloom.commands.rtl import emit as command

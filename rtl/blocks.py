@@ -1,7 +1,7 @@
 # amaranth: UnusedElaboratable=no
 """The blocks a user can name: each builds a component from a part."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from amaranth.lib.wiring import Component
@@ -43,6 +43,8 @@ class Block(NamedTuple):
     cells: holds cell arrays, which are no logic: not for synthesis, but for its `logic` if there is any by itself.
     optical: made from an optical part; with a memory, from `OCSTRX`. sizes: options of `build` by name, and what each
     has without a word. large(component): whether that is synthesised module by module, unless one asks otherwise.
+    unit: "npu" or "asic", whose clock a block of no part has. checks: assertions that are emitted with it: "rules" of
+    its memory, "handshakes" of AXI4-Lite. pim: what the memory part has of PIM.
     """
 
     summary: str
@@ -53,6 +55,20 @@ class Block(NamedTuple):
     optical: bool = False
     sizes: Mapping[str, int | str] = {}
     large: Callable[..., bool] = lambda component: False
+    unit: str = "asic"
+    checks: Sequence[str] = ()
+    pim: str = ""
+
+    @property
+    def needs(self) -> str:
+        """The part that the block is made from, or "" where it is the same without one."""
+        memory = f"memory part{' with ' if self.pim else ''}{self.pim}" if self.of_memory else ""
+        return f"optical part, {OCSTRX} by default" if self.optical else memory
+
+    @property
+    def domain(self) -> str:
+        """The domain of its clock: "dram", "optics", "npu" or "asic"."""
+        return "dram" if self.of_memory else "optics" if self.optical else self.unit
 
 
 def _path_controller(part: Part | Optics) -> OcsSwitch:
@@ -70,11 +86,13 @@ BLOCKS: dict[str, Block] = {
         lambda part, refresh="all_bank": Sequencer(compile_table(part), refresh=refresh),
         of_memory=True,
         sizes={"refresh": "all_bank"},
+        checks=["rules"],
     ),
     "sequencer_axi": Block(
         "command sequencer behind AXI4-Lite: registers, a queue of commands",
         lambda part: SequencerAxi(compile_table(part)),
         of_memory=True,
+        checks=["rules", "handshakes"],
     ),
     "timer": Block(
         "the rule that looks back farthest (tFAW), at one node",
@@ -85,22 +103,30 @@ BLOCKS: dict[str, Block] = {
         f"sequencer, banks of {KEPT} rows, MAC units, global buffer",
         lambda part: PimChannel(part, KEPT),
         of_memory=True,
+        pim="PIM units, one rank, one pseudo channel",
         cells=True,
     ),
     "npu_pim_channel": Block(
         f"controller with short queues, banks of {KEPT} rows with two row buffers, PIM units",
         lambda part: channel_of(part, KEPT),
         of_memory=True,
+        pim="pim: neupims or newton",
         cells=True,
         logic=lambda part: channel_of(part, KEPT).controller,
         large=lambda controller: True,
+        checks=["rules"],
     ),
     "float32_add": Block("float32 adder, combinational", lambda part: float32.Add()),
     "float32_mul": Block("float32 multiplier, combinational", lambda part: float32.Mul()),
     "bf16_mul": Block("bfloat16 multiplier with float32 product, combinational", lambda part: bf16.Mul()),
-    "bf16_tree": Block("adder tree of one bank's MAC unit, pipelined", lambda part: PimUnit(part).tree, of_memory=True),
+    "bf16_tree": Block(
+        "adder tree of one bank's MAC unit, pipelined", lambda part: PimUnit(part).tree, of_memory=True, pim="PIM units"
+    ),
     "pim_unit": Block(
-        "MAC unit of one bank: multipliers, adder tree, accumulator, result register", PimUnit, of_memory=True
+        "MAC unit of one bank: multipliers, adder tree, accumulator, result register",
+        PimUnit,
+        of_memory=True,
+        pim="PIM units",
     ),
     "asic_exp": Block("e**x of a bfloat16 stream, one a clock", lambda part: Exp()),
     "asic_reciprocal": Block("1 / x of a bfloat16 stream, one a clock", lambda part: Reciprocal()),
@@ -113,29 +139,35 @@ BLOCKS: dict[str, Block] = {
     "asic_layernorm": Block(f"LayerNorm of vectors of up to {LONGEST} bfloat16", lambda part: Layernorm(LONGEST)),
     "asic_rmsnorm": Block(f"RMSNorm of vectors of up to {LONGEST} bfloat16", lambda part: Rmsnorm(LONGEST)),
     "npu_vector": Block(
-        f"vector unit: addition, GELU, softmax, LayerNorm of up to {LONGEST} bfloat16", lambda part: VectorUnit(LONGEST)
+        f"vector unit: addition, GELU, softmax, LayerNorm of up to {LONGEST} bfloat16",
+        lambda part: VectorUnit(LONGEST),
+        unit="npu",
     ),
     "ocs_switch": Block("path controller of an optical-switch transceiver", _path_controller, optical=True),
     "interleave": Block(
         "interleave controller: which sub-batch on the NPU and which on PIM, stage by stage",
         lambda part, sub_batches=2: Interleave(sub_batches),
+        unit="npu",
         sizes={"sub_batches": 2},
     ),
     "systolic": Block(
         "systolic array, weight or output stationary, 4 x 4 or any size",
         lambda part, **sizes: Systolic(array_shape(**sizes)),
         sizes=ArrayShape()._asdict(),
+        unit="npu",
         large=lambda array: array.shape.rows * array.shape.columns > FLAT_ELEMENTS,
     ),
     "npu_tiles": Block(
         "tile sequencer of an array: which tile of a GEMM when",
         lambda part, **sizes: TileSequencer(array_shape(**sizes)),
         sizes=ArrayShape()._asdict(),
+        unit="npu",
     ),
     "npu_gemm": Block(
         "array, tile sequencer, pads and accumulator of two halves",
         lambda part, **sizes: Gemm(array_shape(**sizes)),
         cells=True,
         sizes=ArrayShape()._asdict(),
+        unit="npu",
     ),
 }

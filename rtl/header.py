@@ -5,6 +5,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 
+from amaranth.hdl import Value
 from amaranth.lib import data
 from amaranth.lib.wiring import Component, Flow
 
@@ -12,13 +13,14 @@ from pimloom.arch.error import one_line
 
 WIDTH = 116  # characters of a line
 OF_PYTHON = re.compile(r"(?:^|(?<=\s))Raises [A-Z].*?(?=\n\n|\Z)", re.DOTALL)  # up to the end of its paragraph
-PORTS = "Ports, beside clk and rst (synchronous) where there is state:"
 
 
-def header(component: Component, title: str) -> str:
-    """Comment lines for the component: title, docstring, ports with the bits of their fields, opcodes."""
-    told = re.sub(r"\n{3,}", "\n\n", OF_PYTHON.sub("", inspect.getdoc(type(component)) or "")).rstrip()
-    lines = [title, "", *told.splitlines(), "", PORTS]
+def header(component: Component, title: str, clocked: bool = True) -> str:
+    """Comment lines for the component: title, docstring, ports in their order with the bits of their fields, opcodes.
+    clocked: whether it has a clock and a reset."""
+    text = re.sub(r"\n{3,}", "\n\n", OF_PYTHON.sub("", inspect.getdoc(type(component)) or "")).rstrip()
+    lines = [title, "", *text.splitlines(), "", "Ports:"]
+    lines += ["  in  clk: rising edge", "  in  rst: synchronous, active high"] if clocked else []
     lines += [f"  {line}" for line in _ports(component)]
     if table := getattr(component, "table", None):
         lines += ["", *textwrap.wrap("cmd: " + ", ".join(f"{i} {n}" for i, n in enumerate(table.names)), WIDTH)]
@@ -28,7 +30,7 @@ def header(component: Component, title: str) -> str:
 def _ports(component: Component) -> Iterator[str]:
     """A line for each port that is not empty: direction, name, bits."""
     for path, member, value in component.signature.flatten(component):
-        if not (width := len(value.as_value() if hasattr(value, "as_value") else value)):
+        if not (width := len(Value.cast(value))):
             continue
         way = "in " if member.flow is Flow.In else "out"
         fields = ", ".join(_fields(member.shape)) if isinstance(member.shape, data.Layout) else ""

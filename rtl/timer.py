@@ -8,7 +8,7 @@ from amaranth.utils import bits_for
 VERILOG = """\
 // The clocks that a rule still asks for, at one of its nodes: WINDOW counters, the latest arming first. busy[i]: the
 // (i + 1)-th latest arming before this clock is less than WAIT clocks ago. arm: armings in this clock, at most MOST.
-module rule_timer #(
+module {name} #(
   parameter WINDOW = 1,
   parameter WAIT = 2,
   parameter MOST = 1

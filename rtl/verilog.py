@@ -3,12 +3,13 @@
 import gc
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from unittest.mock import patch
 
 from amaranth.back import rtlil
-from amaranth.lib.wiring import Component
+from amaranth.hdl import Value
+from amaranth.lib.wiring import Component, Flow
 
 from pimloom.rtl.tidy.fold import fold
 from pimloom.rtl.tidy.module import Instance, Module
@@ -23,16 +24,20 @@ from pimloom.rtl.yosys import run_yosys
 MODULE = re.compile(r"^module .*?^endmodule\n", re.DOTALL | re.MULTILINE)
 PASSES = ["proc -nomux -norom", "memory_collect"]
 LESS = ["opt_expr", "opt_merge", "wreduce", "opt_expr", "opt_clean"]  # equal values once, no bits that nobody reads
+CLOCK = ("clk", "rst")
 TIMER_PORTS = {"clk", "rst", "arm", "busy"}
 
 
-def to_verilog(component: Component, name: str, notes: Mapping[str, str] | None = None) -> str:
+def to_verilog(component: Component, name: str, notes: Mapping[str, str] | None = None, prefix: str = "") -> str:
     """The component and all below it as one Verilog file whose top module is `name`; the same text every time.
 
-    Equal modules are written once. notes: comments above instances, by the name of the instance up to its last `_`;
-    what stands in brackets, at the first of them only. Modules that the component instantiates by name (`modules`, a
-    component for each) follow it. What cannot be read back is written as Yosys alone has it.
+    Equal modules are written once. Names of modules below the top begin with `prefix`, which is `NAME__` by default.
+    Ports stand in the order of the component's signature, behind the clock and the reset. notes: comments above
+    instances, by the name of the instance up to its last `_`; what stands in brackets, at the first of them only.
+    Modules that the component instantiates by name (`modules`, a component for each) follow it. What cannot be read
+    back is written as Yosys alone has it.
     """
+    prefix, by_name = prefix or f"{name}__", getattr(component, "modules", {})
     text = _netlist(component, name, "write_verilog -norename", [PASSES[0], *LESS, PASSES[1]])
     try:
         modules = [read(found[0]) for found in MODULE.finditer(text)]
@@ -41,31 +46,49 @@ def to_verilog(component: Component, name: str, notes: Mapping[str, str] | None 
     for m in modules:
         tidy(m)
     names, inner = _module_names(modules), {m.name: name_all(m) for m in modules}
+    names |= {own: prefix + own for own in by_name}
     told = set[str]()
     for m in modules:
         for item in m.items:
             if isinstance(item, Instance) and item.module in names:
-                item.ports = [(inner[item.module][port], e) for port, e in item.ports]
+                item.ports = [(inner.get(item.module, {}).get(port, port), e) for port, e in item.ports]
                 item.module = names[item.module]
                 kind = item.name.rpartition("_")[0]
                 note = (notes or {}).get(kind, "")
                 item.note = note.partition(" (")[0] if kind in told else note
                 told.add(kind)
         m.name = names[m.name]
-    timers = _with_parameters(modules, getattr(component, "rule_timers", {}))
-    by_name: Mapping[str, Component] = getattr(component, "modules", {})
-    below = [to_verilog(module, own) for own, module in by_name.items()]
-    return "\n".join([*map(write, modules), *([VERILOG] if timers else []), *below])
+    for m in modules:
+        _order_ports(m, ports_of(component) if m.name == name else {})
+    timer = f"{prefix}rule_timer"
+    timers = _with_parameters(modules, timer, getattr(component, "rule_timers", {}))
+    below = [to_verilog(module, prefix + own, prefix=prefix) for own, module in by_name.items()]
+    return "\n".join([*map(write, modules), *([VERILOG.format(name=timer)] if timers else []), *below])
 
 
-def _with_parameters(modules: list[Module], timers: Mapping[str, Mapping[str, int]]) -> bool:
-    """Puts instances of one module in the place of timers, and takes out theirs; whether there are any."""
+def ports_of(component: Component) -> dict[str, tuple[Flow, int]]:
+    """Direction and bits of each port that is not empty, by its name in Verilog, in the order of the signature."""
+    found = dict[str, tuple[Flow, int]]()
+    for path, member, value in component.signature.flatten(component):
+        if width := len(Value.cast(value)):
+            found["__".join(map(str, path))] = member.flow, width
+    return found
+
+
+def _order_ports(m: Module, first: Iterable[str]) -> None:
+    """Clock and reset, then the ports of `first` in their order; of other modules inputs before outputs."""
+    order = {name: n for n, name in enumerate((*CLOCK, *first))}
+    m.ports.sort(key=lambda port: (order.get(port, len(order)), m.wires[port].way))
+
+
+def _with_parameters(modules: list[Module], timer: str, timers: Mapping[str, Mapping[str, int]]) -> bool:
+    """Puts instances of the module `timer` in the place of timers, and takes out theirs; whether there are any."""
     gone = set[str]()
     for m in modules:
         for item in m.items:
             if isinstance(item, Instance) and item.name in timers and {port for port, _ in item.ports} == TIMER_PORTS:
                 gone.add(item.module)
-                item.module, item.parameters = "rule_timer", timers[item.name]
+                item.module, item.parameters = timer, timers[item.name]
     used = {item.module for m in modules for item in m.items if isinstance(item, Instance)}
     modules[:] = [m for m in modules if m.name not in gone - used]
     return bool(gone)

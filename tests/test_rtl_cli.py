@@ -105,19 +105,46 @@ def test_no_golden_file_is_left_over() -> None:
 def test_list_names_every_block() -> None:
     done, found = call("rtl", "list"), json.loads(call("rtl", "list", "--json", "-").out)
     assert done.code == 0 and all(name in done.out for name in BLOCKS)
-    assert found == {
-        "rows": [{"block": name, "summary": block.summary} for name, block in BLOCKS.items()],
-        "version": pimloom.__version__,
-    }
+    assert [(row["block"], row["summary"]) for row in found["rows"]] == [(n, b.summary) for n, b in BLOCKS.items()]
+    assert found["version"] == pimloom.__version__ and found.keys() == {"rows", "version"}
+
+
+def test_list_says_what_a_block_needs_and_which_files_it_has() -> None:
+    rows = {row["block"]: row for row in json.loads(call("rtl", "list", "--json", "-").out)["rows"]}
+    assert rows["systolic"]["needs"] == rows["bf16_mul"]["needs"] == "" and rows["systolic"]["clock_domain"] == "npu"
+    assert rows["systolic"]["sizes"] == {"rows": 4, "columns": 4, "dataflow": "ws"}
+    assert rows["timer"]["needs"] == "memory part" and rows["pim_unit"]["needs"] == "memory part with PIM units"
+    assert rows["npu_pim_channel"]["needs"] == "memory part with pim: neupims or newton"
+    assert rows["ocs_switch"]["needs"] == "optical part, ocstrx by default"
+    common = ["NAME.v", "NAME.vlt", "NAME.sdc", "NAME.core", "NAME.gtkw"]
+    bench = ["test_NAME.py", "vectors.txt", "ports.vlt", "run.py", "Makefile", "pimloom.sha256"]
+    assert rows["timer"]["files"] == common + bench
+    checks = ["NAME_rules.sv", "NAME_handshakes.sv"]
+    assert rows["sequencer"]["files"] == common + checks[:1] + bench
+    assert rows["sequencer_axi"]["files"] == common + checks + bench
+    out = call("rtl", "list").out
+    assert "--rows 4 --columns 4" in out and "NAME_handshakes.sv: sequencer_axi\n" in out and "NAME.sdc" in out
+
+
+def test_blocks_need_what_list_says() -> None:
+    """Parts that lack it cannot have the block: no PIM at all, or that of another system."""
+    lacking = {"PIM units": "hbm2_neupims", "pim: neupims or newton": "gddr6_aim"}
+    for name, block in BLOCKS.items():
+        if block.pim:
+            part = next(part for what, part in lacking.items() if block.pim.startswith(what))
+            for other in (part, "hbm2_2000"):
+                assert name in lookup.left_out(load_part(other).value)
 
 
 def test_emit_writes_verilog(tmp_path: Path) -> None:
     file = tmp_path / "tree.v"
-    assert call("rtl", "emit", "bf16_mul", "-o", file) == (0, "", "")
+    line = f"pimloom: {file}: bf16_mul; top module bf16_mul, 3 ports of 64 bits, combinational\n"
+    assert call("rtl", "emit", "bf16_mul", "-o", file) == (0, "", line)
+    assert call("rtl", "emit", "bf16_mul", "-o", file, "--quiet") == (0, "", "")
     shown = call("rtl", "emit", "bf16_mul", "--part", "gddr6_aim", "-o", "-")
-    title = f"// bf16_mul of gddr6_aim, by pimloom {pimloom.__version__}\n"
+    title = f"// bf16_mul, by pimloom {pimloom.__version__}\n"
     assert (shown.code, shown.err) == (0, "") and shown.out.startswith(title)
-    assert shown.out.replace("gddr6_aim", PART) == file.read_text()  # this block is the same on every part
+    assert shown.out == file.read_text()  # this block is the same on every part
     assert shown.out.endswith(to_verilog(BLOCKS["bf16_mul"].build(load_part(PART).value), "bf16_mul"))
     assert "module bf16_mul (" in shown.out
 

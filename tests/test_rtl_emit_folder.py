@@ -1,7 +1,6 @@
 # amaranth: UnusedElaboratable=no
 """`pimloom rtl emit BLOCK -o DIR/`: the folder stands by itself, its bench finds what is wrong."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -10,19 +9,24 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from amaranth.lib.wiring import Component
 
 from pimloom.arch.error import UserError
 from pimloom.arch.files import write_atomic
+from pimloom.arch.part import Part
 from pimloom.arch.system import load_part
 from pimloom.arch.table import compile_table, rule_rows
+from pimloom.arch.version import __version__
 from pimloom.rtl.axi import SequencerAxi
 from pimloom.rtl.blocks import BLOCKS
+from pimloom.rtl.flow.emit.design import Design
 from pimloom.rtl.flow.emit.folder import files_of, without_bench, write_folder
+from pimloom.rtl.flow.emit.listing import names_of
 from pimloom.rtl.flow.emit.record import Recording
 from pimloom.rtl.flow.emit.rules import assertions
 from pimloom.rtl.flow.emit.runs import RUNS
 from pimloom.rtl.flow.npu_pim.traffic import Size, small
-from pimloom.rtl.flow.simulator.environment import Simulator, environment
+from pimloom.rtl.flow.simulator.environment import Simulator
 from pimloom.rtl.flow.stimulus import own_table, shrink
 from pimloom.rtl.npu_pim.channel import NpuPimChannel
 from pimloom.rtl.verilog import to_verilog
@@ -32,20 +36,28 @@ from tests.slow import slow
 
 PART = "gddr6_pim_gpt"
 MORE = 200  # clocks
+SYSTEM = "/usr/local/bin:/usr/bin:/bin"
+MAKE = shutil.which("make") or "make"
 
 
-def make(folder: Path, simulator: Simulator, tmp_path: Path) -> subprocess.CompletedProcess[str]:
-    """`make test` where `import pimloom` fails."""
+def make(
+    folder: Path,
+    simulator: str,
+    tmp_path: Path,
+    target: str = "test",
+    python: str = sys.executable,
+    without: tuple[str, ...] = (),
+    path: str = SYSTEM,
+) -> subprocess.CompletedProcess[str]:
+    """`make test` in an environment with nothing but PATH, where `import pimloom` fails, and packages of `without`."""
     stub = tmp_path / "stub"
     stub.mkdir(exist_ok=True)
-    (stub / "pimloom.py").write_text("raise ImportError('not here')")
-    before = dict(os.environ)
-    with environment("verilator"):
-        tools = {name: value for name, value in os.environ.items() if before.get(name) != value}
-        kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ} | tools
-        own = {"PYTHONPATH": str(stub), "PYTHON": sys.executable}
-        command = ["make", "-C", str(folder), "test", f"SIM={simulator}", f"PYTHON={sys.executable}"]
-        return subprocess.run(command, env=kept | own, capture_output=True, text=True, check=False)
+    for name in ("pimloom", *without):
+        (stub / f"{name}.py").write_text("raise ImportError('not here')")
+    command = [MAKE, "-C", str(folder), target, f"SIM={simulator}", f"PYTHON={python}"]
+    return subprocess.run(
+        command, env={"PATH": path, "PYTHONPATH": str(stub)}, capture_output=True, text=True, check=False
+    )
 
 
 WAVES = """$timescale 1ps $end
@@ -109,8 +121,8 @@ def test_the_folder_holds_what_an_engineer_asks_for(tmp_path: Path, monkeypatch,
     else:
         assert len(rows) > 100 and {row.split()[-1] for row in rows} > {"0", "1", "3", "7"}
     sdc = (out / "timer.sdc").read_text()
-    assert "create_clock -name clk -period 0.5 " in sdc  # 2 GHz
-    assert "set_input_delay 0.1 -clock clk [get_ports {rst arm}]" in sdc and "remove_from_collection" not in sdc
+    assert "create_clock -name dram_ck -period 0.5 [get_ports {clk}]" in sdc  # 2 GHz
+    assert "set_input_delay 0.1 -clock [get_clocks {dram_ck}] [get_ports {rst arm}]" in sdc
     assert not any("pimloom." in line for line in (out / "test_timer.py").read_text().splitlines() if "import" in line)
 
 
@@ -153,6 +165,78 @@ def test_a_file_that_is_not_as_it_was_written_stays(tmp_path: Path) -> None:
     assert (out / "Makefile").read_text() == "test: by hand\n"
 
 
+def test_a_folder_holds_one_block(tmp_path: Path) -> None:
+    """Makefile, bench and vectors are those of one top module."""
+    write_folder(tmp_path / "out", lambda: {"near.v": "module near;\nendmodule\n", "Makefile": "test:\n"})
+    with pytest.raises(UserError, match="holds near; name another folder"):
+        write_folder(tmp_path / "out", lambda: {"far.v": "module far;\nendmodule\n", "Makefile": "test:\n"})
+    assert not (tmp_path / "out" / "far.v").exists()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the timer under names of a user's own, with the bench of the waves above."""
+    out = tmp_path_factory.mktemp("folder") / "acme"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(RUNS, "timer", _waves_as_written_here)
+        done = call("rtl", "emit", "timer", "--name", "window", "--prefix", "acme_", "-o", f"{out}/")
+    assert (done.code, done.out) == (0, "")
+    lines = done.err.splitlines()
+    assert lines[0] == f"pimloom: {out}/: timer of {PART}; top module acme_window, 4 ports of 7 bits"
+    assert {line.split()[1] for line in lines[1:]} == {file.name for file in out.iterdir()}
+    assert all(len(line.split()) > 3 for line in lines)
+    return out
+
+
+def test_the_files_bear_the_name_of_the_top(folder: Path) -> None:
+    names = {name.format("acme_window") for name in names_of("timer")}
+    assert names == {file.name for file in folder.iterdir() if file.is_file()} and "acme_window.v" in names
+    core = (folder / "acme_window.core").read_text()
+    assert f"name: pimloom:rtl:acme_window:{__version__.partition('+')[0]}\n" in core
+    assert "toplevel: acme_window\n" in core and f'description: "timer of {PART}, by pimloom ' in core
+    assert 'public_flat_rw -module "acme_window" -var "busy"' in (folder / "ports.vlt").read_text()
+    assert 'lint_off -rule PROCASSINIT -file "acme_window.v"' in (folder / "acme_window.vlt").read_text()
+    assert "acme_window.busy[3:0]\n" in (folder / "acme_window.gtkw").read_text()
+
+
+def test_lint_says_what_is_waived_and_how_often(folder: Path, tmp_path: Path) -> None:
+    """A register each, four times; without the waiver it is no success."""
+    done = make(folder, "", tmp_path, "lint")
+    said = "acme_window.v: no warning of verilator -Wall, 4 waived in acme_window.vlt, with reasons:\n"
+    said += "  PROCASSINIT: 4\n"
+    assert done.returncode == 0 and said in done.stdout, done.stdout + done.stderr
+    waivers = folder / "acme_window.vlt"
+    text = waivers.read_text()
+    waivers.write_text(text.replace("lint_off -rule PROCASSINIT", "// "))
+    done = make(folder, "", tmp_path, "lint")
+    waivers.write_text(text)
+    assert done.returncode != 0 and "PROCASSINIT" in done.stderr and "not lint clean" in done.stderr
+
+
+def test_what_is_missing_is_named_and_what_then_is_not_checked(folder: Path, tmp_path: Path) -> None:
+    needs("icarus")
+    run, bare = folder / "run.py", tmp_path / "bare"
+    bare.mkdir()
+    (bare / "sh").symlink_to("/bin/sh")
+    whole = run.read_text()
+    (folder / "vectors.txt").write_text("rst arm | busy\n0 1 0\n. 0 1\n")  # as the gates do it
+    run.write_text(whole.replace("ASSERTIONS = []", 'ASSERTIONS = ["acme_window_rules.sv"]'))
+    done = make(folder, "", tmp_path, without=("verilator",))
+    assert done.returncode == 0 and "PASS=1" in done.stdout, done.stderr
+    assert "not checked: assertions of acme_window_rules.sv; missing for verilator: verilator" in done.stderr
+    run.write_text(whole)
+    for target, said in (
+        ("test", "missing for verilator: verilator, make, g++; the bench did not run"),
+        ("lint", "missing: verilator; acme_window.v was not linted"),
+    ):
+        done = make(folder, "", tmp_path, target, without=("verilator",), path=str(bare))
+        assert done.returncode != 0 and said in done.stderr
+    done = make(folder, "modelsim", tmp_path)
+    assert done.returncode != 0 and "modelsim: unknown simulator; known: verilator, icarus" in done.stderr
+    done = make(folder, "", tmp_path, python=f"{sys.executable} -S")
+    assert done.returncode != 0 and "cocotb 2 is missing; the bench did not run" in done.stderr
+
+
 def test_nothing_is_half_written(tmp_path: Path) -> None:
     done = call("rtl", "emit", "timer", "-o", f"{tmp_path}/none/there/")
     assert done.code == 2 and "make it first" in done.err and not list(tmp_path.iterdir())
@@ -180,12 +264,17 @@ def test_rules_between_two_buses_are_asserted_within_a_clock() -> None:
     ]
 
 
+def made(component: Component, block: str, part: Part, name: str) -> Design:
+    """A component of its own as it would be emitted for a block."""
+    return Design(block, block, component, part, name, {}, to_verilog(component, block))
+
+
 def write_axi(folder: Path, banks: int = 2) -> Path:
     """The folder of `sequencer_axi`, on `banks` x `banks` banks."""
     part = load_part(PART).value
     few = msgspec.structs.replace(part, organization=shrink(part, banks, banks))
     block = SequencerAxi(compile_table(few))
-    write_folder(folder, lambda: files_of("sequencer_axi", block, few, PART, to_verilog(block, "sequencer_axi")))
+    write_folder(folder, lambda: files_of(made(block, "sequencer_axi", few, PART)))
     return folder
 
 
@@ -198,9 +287,9 @@ def test_the_axi_folder_has_handshakes_beside_the_rules(tmp_path: Path, monkeypa
         f"{name}.vlt", "vectors.txt", "ports.vlt", f"{name}_rules.sv", f"{name}_handshakes.sv", "pimloom.sha256",
     }  # fmt: skip
     assert f"{name}_rules.sv, {name}_handshakes.sv" in (out / f"{name}.core").read_text()
-    assert f'"{name}_rules.sv", "{name}_handshakes.sv"' in (out / "run.py").read_text()
+    assert f'ASSERTIONS = ["{name}_rules.sv", "{name}_handshakes.sv"]' in (out / "run.py").read_text()
     assert f"{name}.s_axi_wdata[31:0]" in (out / f"{name}.gtkw").read_text()
-    assert "create_clock -name clk -period 0.5 " in (out / f"{name}.sdc").read_text()
+    assert "create_clock -name dram_ck -period 0.5 " in (out / f"{name}.sdc").read_text()
 
 
 @pytest.mark.slow
@@ -249,8 +338,7 @@ def test_the_bench_of_a_channel_with_pim_runs_under_its_rules(tmp_path: Path) ->
     """On a small channel; many clocks more than a rule asks for are not there."""
     name, spec = "npu_pim_channel", small(load_part("hbm2_neupims").value, "dual", Size(ranks=1))
     block, out = NpuPimChannel(spec, 16, 8), tmp_path / "npu_pim_channel"
-    verilog = to_verilog(NpuPimChannel(spec, 16, 8), name)
-    write_folder(out, lambda: files_of(name, block, spec.part, "hbm2_neupims", verilog))
+    write_folder(out, lambda: files_of(made(block, name, spec.part, "hbm2_neupims")))
     done = make(out, "verilator", tmp_path)
     assert done.returncode == 0 and "PASS=1" in done.stdout, done.stdout[-2000:] + done.stderr[-2000:]
     rules = out / f"{name}_rules.sv"

@@ -206,14 +206,17 @@ def test_a_mismatch_says_what_and_where() -> None:
 @pytest.mark.slow
 def test_an_element_and_a_row_are_written_once(tmp_path: Path) -> None:
     done = call(
-        "rtl", "emit", "systolic", "--rows", "32", "--columns", "16", "--dataflow", "os", "-o", tmp_path / "a.v"
+        "rtl", "emit", "systolic", "--rows", "32", "--columns", "16", "--dataflow", "os", "-q", "-o", tmp_path / "a.v"
     )
     text = (tmp_path / "a.v").read_text()
-    assert done == (0, "", "") and text.startswith("// systolic of 32x16 os, by pimloom ")
+    assert done == (0, "", "") and text.startswith("// systolic, rows 32, columns 16, dataflow os, by pimloom ")
     assert "//   in  left [607:0]: 32 x (x [15:0], last [16], lowest [17], valid [18]), lowest first\n" in text
     modules = re.findall(r"^module ([^\s(]+)", text, re.MULTILINE)
-    assert modules[:3] == ["systolic", "os_row", "os_element"] and len(modules) == len(set(modules)) == 5
-    assert text.count("  os_row row_") == 32 and text.count("  os_element element_") == 16
+    assert (
+        modules[:3] == ["systolic", "systolic__os_row", "systolic__os_element"]
+        and len(modules) == len(set(modules)) == 5
+    )
+    assert text.count("  systolic__os_row row_") == 32 and text.count("  systolic__os_element element_") == 16
     assert len(text.splitlines()) < 3000
 
 
@@ -263,5 +266,5 @@ def test_verilator_reads_what_is_emitted(rows: int, dataflow: Any, tmp_path: Pat
     """The element by itself, the array with elements that are but their ports: whole, one of 128 x 128 takes
     Verilator many minutes and all memory. Yosys writes widths that it minds."""
     text = to_verilog(Systolic(ArrayShape(rows, rows, dataflow)), "systolic")
-    lint(tmp_path, text[text.index(f"module {dataflow}_element (") :], f"{dataflow}_element")
-    lint(tmp_path, without_body(text, f"{dataflow}_element"), "systolic")
+    lint(tmp_path, text[text.index(f"module systolic__{dataflow}_element (") :], f"systolic__{dataflow}_element")
+    lint(tmp_path, without_body(text, f"systolic__{dataflow}_element"), "systolic")

@@ -34,7 +34,7 @@ def busy(window: int, wait: int, most: int, clocks: int = 3000) -> dict[str, lis
     arm = ((rng.random(clocks) < often) * rng.integers(1, most + 1, clocks)).astype(np.uint32)
     bits = {"arm": most.bit_length() - 1, "busy": window - 1}
     top = TOP.format(window=window, wait=wait, less=max(wait - 1, 1), most=most, **bits)
-    verilog = to_verilog(Timer(window, wait, most=most), "timer") + top + VERILOG
+    verilog = to_verilog(Timer(window, wait, most=most), "timer") + top + VERILOG.format(name="rule_timer")
     found = {name: np.zeros(clocks, np.uint32) for name in ("proved", "ours", "sooner")}
     played = play(verilog, "timers", row_scene({"arm": arm}, found, 1), needs("icarus"))
     return {name: played[name].tolist() for name in found}
@@ -53,7 +53,7 @@ def test_a_sequencer_has_one_timer_with_the_waits_of_its_rules():
     sequencer: Sequencer = BLOCKS["sequencer"].build(part)
     text = to_verilog(BLOCKS["sequencer"].build(part), "sequencer")
     assert text.count("\nmodule ") == 1 and text.startswith("module sequencer (")
-    assert text.count("rule_timer #(.") == len(sequencer.timers) == len(sequencer.rule_timers)
+    assert text.count("  sequencer__rule_timer #(.") == len(sequencer.timers) == len(sequencer.rule_timers)
     waits = sequencer.rules.wait.tolist()
     for (i, node), timer in sequencer.timers.items():
         assert timer.parameters["WAIT"] == waits[i]

@@ -17,14 +17,17 @@ from pimloom.commands.rtl_options import (
     ClockMhz,
     Columns,
     DataflowName,
+    EmitClockMhz,
     Name,
     OneOrAll,
     PartName,
+    Prefix,
     RefreshName,
     Rows,
     Simulator,
     Solver,
     SubBatches,
+    TopName,
 )
 
 app = typer.Typer(
@@ -39,12 +42,14 @@ def list_(json: Json = None) -> Answer:
 
 
 def blocks() -> Answer:
-    """The blocks, with a line on each."""
+    """The blocks: what each is, what it needs, its options with their defaults, and the files of its folder."""
     from pimloom.reports.terminal.rtl import show_blocks
-    from pimloom.rtl.flow.lookup import find_blocks, needs_extra
+    from pimloom.rtl.flow.lookup import needs_extra
 
     with needs_extra():
-        rows = [{"block": name, "summary": block.summary} for name, block in find_blocks().items()]
+        from pimloom.rtl.flow.emit.listing import block_rows
+
+        rows = block_rows()
     found: dict[str, Any] = {"rows": rows, "version": __version__}
     return Answer(found, lambda: show_blocks(found), rows)
 
@@ -62,6 +67,9 @@ def emit(
             help="Verilog file to write, or folder (DIR/): with testbench and more; - is stdout.",
         ),
     ] = "-",
+    name: TopName = None,
+    prefix: Prefix = None,
+    clock_mhz: EmitClockMhz = None,
     sub_batches: SubBatches = None,
     rows: Rows = None,
     columns: Columns = None,
@@ -71,49 +79,49 @@ def emit(
 ) -> str:
     """Write a block as Verilog, its ports explained above it."""
     sizes: dict[str, Any] = {"sub_batches": sub_batches, "rows": rows, "columns": columns, "dataflow": dataflow}
-    text = emitted(block, part, out, quiet, **sizes, refresh=refresh)
+    names: dict[str, Any] = {"name": name, "prefix": prefix, "clock_mhz": clock_mhz}
+    text = emitted(block, part, out, quiet, **names, **sizes, refresh=refresh)
     if out == "-":
         sys.stdout.write(text)
     return text
 
 
-def emitted(block: str, part: str, out: str = "-", quiet: bool = True, **sizes: int | str | None) -> str:
+def emitted(
+    block: str,
+    part: str,
+    out: str = "-",
+    quiet: bool = True,
+    name: str | None = None,
+    prefix: str | None = None,
+    clock_mhz: float | None = None,
+    **sizes: int | str | None,
+) -> str:
     """The Verilog of a block, written to `out` unless that is `-`. Raises UserError."""
     from pimloom.arch.files import write_atomic
-    from pimloom.rtl.flow.lookup import build, given_sizes, load_device, needs_extra, part_of
+    from pimloom.rtl.flow.lookup import given_sizes, needs_extra
 
     if not out:
         raise UserError("--out '': expected a file, a folder (DIR/), or - for stdout")
     folder = out.endswith("/") or Path(out).is_dir()
     check_folder(out, "--out") if folder else check_outputs({"--out": out})
     with needs_extra(), _bar(f"emitting {block}", quiet) as progress:
-        from pimloom.rtl.header import header
-        from pimloom.rtl.verilog import to_verilog
+        from pimloom.rtl.flow.emit.design import design
+        from pimloom.rtl.flow.emit.listing import listed, written
 
         progress(0, 1)
-        part = part_of(block, part)
-        device = load_device(part)
-        component = build(block, part, device, given_sizes(block, **sizes))
-        title = f"{block} of {getattr(component, 'shape', Path(part).stem)}, by pimloom {__version__}"
-        text = header(component, title) + to_verilog(component, block, _timer_notes(component, device))
+        made = design(block, part, given_sizes(block, **sizes), name, prefix, clock_mhz)
+        lines = [written(made, out)]
         if folder:
             from pimloom.rtl.flow.emit.folder import files_of, without_bench, write_folder
 
-            write_folder(out, lambda: files_of(block, component, device, part, text))
-            if (why := without_bench(block, component)) and not quiet:
-                print(f"pimloom: no bench beside {block}: {why}", file=sys.stderr)
+            names = write_folder(out, lambda: files_of(made))
+            lines = listed(made, out, names, without_bench(block, made.component))
+        elif out != "-":
+            write_atomic(out, made.verilog)
         progress(1, 1)
-    if out != "-" and not folder:
-        write_atomic(out, text)
-    return text
-
-
-def _timer_notes(component: Any, device: Any) -> dict[str, str]:
-    """What stands above each timer of a component that has a part's table."""
-    from pimloom.arch.part import Part
-    from pimloom.rtl.flow.emit.rules import rule_notes
-
-    return rule_notes(device, component.table) if isinstance(device, Part) and hasattr(component, "table") else {}
+    if out != "-" and not quiet:
+        print("\n".join(f"pimloom: {line}" for line in lines), file=sys.stderr)
+    return made.verilog
 
 
 @app.command(epilog="Example:  pimloom rtl verify sequencer --commands 20000 --seed 1 --json -")

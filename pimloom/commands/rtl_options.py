@@ -65,6 +65,24 @@ ClockMhz = Annotated[
         metavar="MHZ", parser=number(0.001, 100_000), help="Clock rate that power is told at, 0.001 to 100,000 [MHz]."
     ),
 ]
+TopName = Annotated[
+    str | None,
+    typer.Option("--name", metavar="NAME", help="Name of the top module, and of the files.", show_default="block's"),
+]
+Prefix = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT", help="Text before the name of each module, so that two blocks of a design differ."),
+]
+EmitClockMhz = Annotated[
+    float | None,
+    typer.Option(
+        "--clock-mhz",
+        metavar="MHZ",
+        parser=number(0.001, 100_000),
+        help="Clock rate of the constraints in a folder, 0.001 to 100,000 [MHz].",
+        show_default="that of the part, or of a system with such a unit",
+    ),
+]
 RefreshName = Annotated[
     Refresh | None,
     typer.Option(

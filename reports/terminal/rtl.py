@@ -9,8 +9,16 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def show_blocks(found: Mapping[str, Rows]) -> None:
-    """Names of the blocks and what they are."""
-    show_rows([("block", "block", ""), ("summary", "", "")], found["rows"])
+    """The blocks: what each is, needs, and can be told; the files that all folders have, and those of some."""
+    rows = found["rows"]
+    options = [" ".join(f"--{name.replace('_', '-')} {value}" for name, value in row["sizes"].items()) for row in rows]
+    columns = [("block", "block", ""), ("summary", "summary", ""), ("needs", "needs", ""), ("options", "defaults", "")]
+    show_rows(columns, [{**row, "options": told} for row, told in zip(rows, options, strict=True)])
+    files = {file: [row["block"] for row in rows if file in row["files"]] for row in rows for file in row["files"]}
+    show_line(f"emit BLOCK -o DIR/ writes {', '.join(file for file, its in files.items() if len(its) == len(rows))}")
+    for file, its in files.items():
+        if len(its) < len(rows):
+            show_line(f"{file}: {', '.join(its)}")
 
 
 def show_verified(found: Mapping[str, Any]) -> None:

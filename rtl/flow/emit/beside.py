@@ -1,6 +1,10 @@
-"""What tools want beside Verilog: constraints, a FuseSoC core, a view of waves, waivers of lint."""
+"""What tools want beside Verilog: a FuseSoC core, a view of waves, waivers of lint."""
 
+import json
 from collections.abc import Iterable
+
+from pimloom.arch.version import __version__
+from pimloom.rtl.flow.emit.design import Design
 
 WAIVERS = {
     "DECLFILENAME": "one file holds the block and all modules below it",
@@ -21,50 +25,32 @@ def waivers(block: str) -> str:
     return "`verilator_config\n" + "\n".join(lines) + "\n"
 
 
-def constraints(block: str, period_ns: float, clocked: bool, inputs: Iterable[str]) -> str:
-    """Synopsys Design Constraints that OpenSTA reads, too: the clock, and a fifth of it for what lies outside. inputs:
-    ports beside the clock."""
-    if not clocked:
-        return (
-            f"# {block} is combinational: the longest path from port to port within a clock of the part\n"
-            f"set_max_delay {period_ns:g} -from [all_inputs] -to [all_outputs]\n"
-        )
-    return (
-        f"# {block}: command clock of the part [ns]; a fifth of it for what is at the ports (assumed)\n"
-        f"create_clock -name clk -period {period_ns:g} [get_ports clk]\n"
-        f"set_input_delay {period_ns / 5:g} -clock clk [get_ports {{{' '.join(inputs)}}}]\n"
-        f"set_output_delay {period_ns / 5:g} -clock clk [all_outputs]\n"
-    )
-
-
-def core(block: str, version: str, files: Iterable[str]) -> str:
-    """FuseSoC core description, CAPI2."""
-    files = list(files)
-    rtl = [f for f in files if f.endswith(".v")]
-    lines = ["CAPI=2:", f"name: pimloom:rtl:{block}:{version}", f"description: {block}, made by pimloom", "filesets:"]
+def core(design: Design, files: Iterable[str]) -> str:
+    """FuseSoC core description, CAPI2. What the block was made from stands in its description."""
+    top, version = design.top, __version__.partition("+")[0]
     sets = {
-        "rtl": (rtl, "verilogSource"),
+        "rtl": ([f for f in files if f.endswith(".v")], "verilogSource"),
         "lint": ([f for f in files if f.endswith(".vlt") and f != "ports.vlt"], "vlt"),
         "rules": ([f for f in files if f.endswith(".sv")], "systemVerilogSource"),
         "constraints": ([f for f in files if f.endswith(".sdc")], "SDC"),
     }
     sets = {name: found for name, found in sets.items() if found[0]}
+    lines = ["CAPI=2:", f"name: pimloom:rtl:{top}:{version}"]
+    lines += [f"description: {json.dumps(f'{design.summary}, by pimloom {__version__}')}", "filesets:"]
     for name, (found, kind) in sets.items():
         lines += [f"  {name}:", f"    files: [{', '.join(found)}]", f"    file_type: {kind}"]
     checked = ", ".join(name for name in sets if name != "constraints")
     lines += [
         "targets:",
-        f"  default:\n    filesets: [rtl]\n    toplevel: {block}",
-        f"  lint:\n    filesets: [{checked}]\n    toplevel: {block}",
+        f"  default:\n    filesets: [rtl]\n    toplevel: {top}",
+        f"  lint:\n    filesets: [{checked}]\n    toplevel: {top}",
         "    default_tool: verilator\n    tools:\n      verilator:\n        mode: lint-only",
         "        verilator_options: [-Wall, --assert]",
     ]
     return "\n".join(lines) + "\n"
 
 
-def view(block: str, ports: Iterable[tuple[str, int]], clocked: bool) -> str:
+def view(design: Design) -> str:
     """GTKWave save file: clock, reset, and every port."""
-    names = [("clk", 1), ("rst", 1)] if clocked else []
-    names += [p for p in ports if p[0] not in ("clk", "rst")]
-    shown = [f"{block}.{name}" + (f"[{bits - 1}:0]" if bits > 1 else "") for name, bits in names]
-    return "\n".join(["[timestart] 0", f"[treeopen] {block}.", "@22", *shown]) + "\n"
+    shown = [f"{design.top}.{name}" + (f"[{bits - 1}:0]" if bits > 1 else "") for name, bits in design.ports().items()]
+    return "\n".join(["[timestart] 0", f"[treeopen] {design.top}.", "@22", *shown]) + "\n"

@@ -6,51 +6,44 @@ from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
-from amaranth.lib.wiring import Component, Flow
+from amaranth.lib.wiring import Component
 
 from pimloom.arch.error import UserError
-from pimloom.arch.optics import Optics
 from pimloom.arch.part import Part
-from pimloom.arch.version import __version__
+from pimloom.rtl.blocks import BLOCKS
 from pimloom.rtl.flow.emit import beside
 from pimloom.rtl.flow.emit.bench import bench, makefile, ports, run, vectors
+from pimloom.rtl.flow.emit.constraints import constraints
+from pimloom.rtl.flow.emit.design import Design
 from pimloom.rtl.flow.emit.handshakes import handshakes
+from pimloom.rtl.flow.emit.listing import FILES, SUMS
 from pimloom.rtl.flow.emit.record import record
 from pimloom.rtl.flow.emit.rules import assertions
 from pimloom.rtl.npu.shape import ArrayShape
 from pimloom.rtl.npu_pim.channel import NpuPimChannel
 
-PS_PER_NS = 1000
-SUMS = "pimloom.sha256"  # as `sha256sum` reads it
 MOST_ELEMENTS = 256  # of an array that is run for its bench
 
 
-def files_of(block: str, component: Component, part: Part | Optics, part_name: str, verilog: str) -> dict[str, str]:
-    """Names and texts of all that lies in the folder. verilog: with its head.
+def files_of(design: Design) -> dict[str, str]:
+    """Names and texts of all that lies in the folder, but for `SUMS`.
 
     Raises GateError where block and model differ in what is recorded.
     """
-    files = {f"{block}.v": verilog, f"{block}.vlt": beside.waivers(block)}
-    clocked = "\n  input wire clk" in verilog
-    if isinstance(part, Part):
-        files[f"{block}.sdc"] = beside.constraints(block, part.tCK_ps / PS_PER_NS, clocked, _inputs(component))
-        if isinstance(component, NpuPimChannel):
-            plan = component.plan
-            rules = assertions(component.spec.device(), part_name, plan.table, block, plan.command(), "bus")
-            files[f"{block}_rules.sv"] = rules
-        if block in ("sequencer", "sequencer_axi"):  # the same buses
-            files[f"{block}_rules.sv"] = assertions(part, part_name, component.table, block)
-        if block == "sequencer_axi":
-            files[f"{block}_handshakes.sv"] = handshakes(component, block)
-    if not without_bench(block, component):
-        made = record(block, component, part, verilog)
-        files |= {f"test_{block}.py": bench(block, made), "vectors.txt": vectors(made)}
-        files["ports.vlt"] = ports(block, made)
-        asserted = [name for name in files if name.endswith(".sv")]
-        files |= {"Makefile": makefile(block), "run.py": run(block, asserted)}
-    files[f"{block}.core"] = beside.core(block, __version__.partition("+")[0], files)
-    files[f"{block}.gtkw"] = beside.view(block, _ports(component), clocked)
-    return files
+    block, top, component = design.block, design.top, design.component
+    texts = {"{}.v": design.verilog, "{}.vlt": beside.waivers(top), "{}.sdc": constraints(design)}
+    if "rules" in BLOCKS[block].checks:
+        texts["{}_rules.sv"] = _rules(design)
+    if "handshakes" in BLOCKS[block].checks:
+        texts["{}_handshakes.sv"] = handshakes(component, top)
+    asserted = [name.format(top) for name in texts if name.endswith(".sv")]
+    why = without_bench(block, component)
+    if not why:
+        made = record(design)
+        texts |= {"test_{}.py": bench(top, made), "vectors.txt": vectors(made), "ports.vlt": ports(top, made)}
+    texts |= {"run.py": run(top, asserted, why), "Makefile": makefile(top), "{}.gtkw": beside.view(design)}
+    texts["{}.core"] = beside.core(design, [name.format(top) for name in texts])
+    return {name.format(top): texts[name] for name in FILES if name in texts}
 
 
 def without_bench(block: str, component: Component) -> str:
@@ -61,24 +54,17 @@ def without_bench(block: str, component: Component) -> str:
     return ""
 
 
-def _inputs(component: Component) -> list[str]:
-    """All but the clock."""
-    ins = [(path, value) for path, member, value in component.signature.flatten(component) if member.flow is Flow.In]
-    wide = (path for path, value in ins if len(value.as_value() if hasattr(value, "as_value") else value))
-    return ["rst", *("__".join(map(str, path)) for path in wide)]
+def _rules(design: Design) -> str:
+    component, top = design.component, design.top
+    if isinstance(component, NpuPimChannel):
+        plan, part = component.plan, component.spec.device()
+        return assertions(part, design.part_name, plan.table, top, plan.command(), "bus")
+    assert isinstance(design.part, Part)
+    return assertions(design.part, design.part_name, component.table, top)
 
 
-def _ports(component: Component) -> list[tuple[str, int]]:
-    found = []
-    for path, member, value in component.signature.flatten(component):
-        width = len(value.as_value() if hasattr(value, "as_value") else value)
-        if width and member.flow in (Flow.In, Flow.Out):
-            found.append(("__".join(map(str, path)), width))
-    return found
-
-
-def write_folder(out: str | Path, make: Callable[[], dict[str, str]]) -> None:
-    """Write files into a folder, made if it is missing: all are made before the first stands there.
+def write_folder(out: str | Path, make: Callable[[], dict[str, str]]) -> list[str]:
+    """Write files into a folder, made if it is missing, and return their names: all are made before the first is there.
 
     `SUMS` has their digests, so that a later call replaces only files that are still as they were written. Raises
     UserError where another file has a name of these, or the folder cannot be written.
@@ -87,6 +73,8 @@ def write_folder(out: str | Path, make: Callable[[], dict[str, str]]) -> None:
     files = make()
     files[SUMS] = "".join(f"{_digest(text.encode())}  {name}\n" for name, text in files.items())
     try:
+        if (own := _top(folder)) and f"{own}.v" not in files:
+            raise UserError(f"--out {out}: holds {own}; name another folder")
         if other := next((name for name in files if name != SUMS and _is_other(folder, name)), None):
             raise UserError(f"--out {out}: {other} is not as pimloom wrote it; move it, or name another folder")
         with tempfile.TemporaryDirectory(prefix=".pimloom-", dir=folder.absolute().parent) as text:
@@ -101,15 +89,25 @@ def write_folder(out: str | Path, make: Callable[[], dict[str, str]]) -> None:
                 shutil.move(fresh, folder)
     except OSError as error:
         raise UserError(f"--out {out}: {error.strerror}; choose another folder") from None
+    return list(files)
+
+
+def _top(folder: Path) -> str:
+    """The top module of the folder, or nothing."""
+    return next((name.removesuffix(".v") for name in _written(folder).values() if name.endswith(".v")), "")
+
+
+def _written(folder: Path) -> dict[str, str]:
+    """Names of files as they were written, by the lines of `SUMS`."""
+    sums = folder / SUMS
+    lines = sums.read_text(encoding="utf-8").splitlines() if sums.is_file() else []
+    return {line: line.partition("  ")[2] for line in lines}
 
 
 def _is_other(folder: Path, name: str) -> bool:
     """Whether a file stands there that is not as it was written."""
-    file, sums = folder / name, folder / SUMS
-    if not file.exists():
-        return False
-    written = sums.read_text(encoding="utf-8").splitlines() if sums.is_file() else []
-    return f"{_digest(file.read_bytes())}  {name}" not in written
+    file = folder / name
+    return file.exists() and f"{_digest(file.read_bytes())}  {name}" not in _written(folder)
 
 
 def _digest(content: bytes) -> str:

@@ -1,16 +1,16 @@
 """What stands on a block's ports, clock by clock, in a run that its model agrees with."""
 
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from amaranth.lib.wiring import Component, Flow
+from amaranth.lib.wiring import Flow
 
 from pimloom.arch.error import GateError
 from pimloom.arch.files import at_once
-from pimloom.arch.optics import Optics
-from pimloom.arch.part import Part
+from pimloom.rtl.flow.emit.design import Design
 from pimloom.rtl.flow.emit.runs import RUNS
 
 
@@ -24,31 +24,30 @@ class Recording(NamedTuple):
     rows: list[list[int]]
 
 
-def record(block: str, component: Component, part: Part | Optics, verilog: str) -> Recording:
-    """A run of the block on Verilator. verilog: the block's, as it is emitted. Raises GateError where block and model
-    differ."""
+def record(design: Design) -> Recording:
+    """A run of the block on Verilator. Raises GateError where block and model differ."""
+    block = design.block
     with at_once(), tempfile.TemporaryDirectory(prefix="pimloom-") as folder:
         waves = Path(folder, "waves.vcd")
-        wrong = RUNS[block](component, part, verilog, waves)
+        wrong = RUNS[block](design.component, design.part, _renamed(design.verilog, design.top, block), waves)
         if wrong:
             raise GateError(f"{block}: RTL and model differ: {wrong}")
-        return _read(block, component, waves)
+        return _read(design, waves)
 
 
-def _read(block: str, component: Component, waves: Path) -> Recording:
-    inputs, outputs = dict[str, int](), dict[str, int]()
-    for path, member, value in component.signature.flatten(component):
-        width = len(value.as_value() if hasattr(value, "as_value") else value)
-        if width:
-            (inputs if member.flow is Flow.In else outputs)["__".join(map(str, path))] = width
-    changes = _changes(waves, block)
+def _renamed(verilog: str, top: str, name: str) -> str:
+    """The text with another name of the top module, and of those below it, whose names begin with it."""
+    return re.sub(rf"^(module |  ){top}(?=__| )", rf"\1{name}", verilog, flags=re.MULTILINE)
+
+
+def _read(design: Design, waves: Path) -> Recording:
+    inputs, outputs = design.ports(Flow.In), design.ports(Flow.Out)
+    inputs.pop("clk", None)
+    changes = _changes(waves, design.block)
     names = [*inputs, *outputs]
     first = next(changes)[1]
-    clocked = "clk" in first
-    if clocked:
-        inputs = {"rst": 1} | inputs
-        names = ["rst", *names]
-    return Recording(inputs, outputs, clocked, list(_rows(names, first, changes, clocked)))
+    rows = _rows(names, first, changes, design.clocked)
+    return Recording(inputs, outputs, design.clocked, list(rows))
 
 
 def _rows(
