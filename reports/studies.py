@@ -28,11 +28,12 @@ class Option(NamedTuple):
 
 class Study(NamedTuple):
     """What a study is, in a line, its options, and how long it takes where that is over 10 s: of one core of an AMD
-    EPYC, measured once."""
+    EPYC, measured once. cached: later runs are shorter, as results are kept."""
 
     help: str
     options: tuple[Option, ...] = ()
     takes_s: int | None = None
+    cached: bool = False
 
 
 def studies() -> dict[str, Study]:

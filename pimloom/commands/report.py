@@ -84,8 +84,8 @@ def make_report(study: str, out: Path | None, quiet: bool, options: Mapping[str,
     own = f"pimloom.{folder}_report"  # of what the room of reports may not enter
     module = import_module(own if find_spec(own) else f"pimloom.reports.{folder}.study")
     target = out or default_folder(study)
-    takes = studies()[study].takes_s
-    long = [f"takes about {takes} s of a core"] if takes and not options else []
+    takes, first = studies()[study].takes_s, ", less once its results are cached" if studies()[study].cached else ""
+    long = [f"takes about {takes} s of a core{first}"] if takes and not options else []
     where = [] if out else [f"writes to {target.absolute()}; another folder by --out DIR"]
     said = "; ".join(long + where)
 

@@ -2,4 +2,4 @@
 
 from pimloom.reports.studies import Study
 
-STUDY = Study("The hardware in gates: area, checks and proofs.")
+STUDY = Study("The hardware in gates: area, checks and proofs.", takes_s=3600, cached=True)

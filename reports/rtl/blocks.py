@@ -7,7 +7,7 @@ from pimloom.arch.npu_pim import NpuPimSystem
 from pimloom.arch.system import load_system
 from pimloom.arch.units import UM2_PER_MM2
 from pimloom.energy.area import second_row_buffer
-from pimloom.energy.gate_area import NAND2_UM2, gates
+from pimloom.energy.gate_area import NAND2_UM2, Gates, gates
 from pimloom.energy.logic_area import DRAM_PENALTY
 from pimloom.reports.page import Column, Section, TableData
 from pimloom.reports.rtl.published import published
@@ -19,8 +19,12 @@ TO_7_NM = (7 / 45) ** 2  # [assumed] lengths scale with the node's name
 NPU = "neupims"
 
 
-def costs() -> Section:
-    """A table of our blocks, each per bank, per array or per channel; and one beside published areas."""
+def costs(rows: Rows) -> Section:
+    """A table of our blocks, each per bank, per array or per channel; and one beside published areas.
+
+    rows: of this run's synthesis, whose figures replace those of energy/gates.csv.
+    """
+    lines = _of_this_run(rows)
     ours = TableData(
         "Blocks of an NPU and of its channels",
         [
@@ -37,9 +41,10 @@ def costs() -> Section:
                 "at_180": line.nand2 * NAND2_OF_180 / UM2_PER_MM2,
                 "at_45": line.nand2 * NAND2_UM2 / UM2_PER_MM2,
             }
-            for line in gates().values()
+            for line in lines.values()
         ],
-        "NAND2 equivalents at 180 nm, from energy/gates.csv, which sweeps use. At 45 nm each takes the room of a NAND2 "
+        "NAND2 equivalents at 180 nm, of this run where it has the command's block, else from energy/gates.csv, which "
+        "sweeps use. At 45 nm each takes the room of a NAND2 "
         f"of an open library, {NAND2_UM2:.3f} µm². Registers and control are in it; pads, wires, clock trees are not.",
     )
     beside = TableData(
@@ -53,15 +58,27 @@ def costs() -> Section:
             Column("how", "how ours came about"),
             Column("tag", "evidence"),
         ],
-        _beside(),
+        _beside(lines),
         "No verdict: nodes, number formats and what is in a unit differ, and each step from ours to theirs is named. "
         "Nothing is tuned.",
     )
     return Section("What each block costs", "blocks", "", [ours, beside])
 
 
-def _beside() -> list[dict[str, Any]]:
-    paper, lines = published(), gates()
+def _of_this_run(rows: Rows) -> dict[str, Gates]:
+    """The lines of gates.csv, with this run's NAND2 equivalents where one of its rows is what the command prints."""
+    made = {(row["block"], part): row["nand2_equivalents"] for row in rows for part in (row["part"], None)}
+    found = dict(gates())
+    for name, line in found.items():
+        words = line.command.split()
+        part = words[-1] if words[-2:-1] == ["--part"] else None
+        if ("--rows" not in words) and (nand2 := made.get((name, part))) is not None:
+            found[name] = line._replace(nand2=nand2)
+    return found
+
+
+def _beside(lines: Mapping[str, Gates]) -> list[dict[str, Any]]:
+    paper = published()
     at_45 = {name: line.nand2 * NAND2_UM2 / UM2_PER_MM2 for name, line in lines.items()}
     loaded = load_system(NPU)
     spec = loaded.of_kind(NpuPimSystem)

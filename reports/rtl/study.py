@@ -47,7 +47,7 @@ def build_page(synthesis: Rows, coverage: Rows = (), proofs: Rows = (), power: R
     chapters: list[Section] = [
         sections.cells(synthesis),
         sections.beside_the_papers(synthesis, system, part),
-        blocks.costs(),
+        blocks.costs(synthesis),
         blocks.power(power),
         sections.fpga(synthesis, system, part),
         sections.verification(coverage, proofs),
