@@ -89,8 +89,8 @@ BLOCKS: dict[str, Block] = {
         checks=["rules"],
     ),
     "sequencer_axi": Block(
-        "command sequencer behind AXI4-Lite: registers, a queue of commands",
-        lambda part: SequencerAxi(compile_table(part)),
+        "command core behind AXI4-Lite: a queue, moments of PIM, refresh, recovery",
+        SequencerAxi,
         of_memory=True,
         checks=["rules", "handshakes"],
     ),

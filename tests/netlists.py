@@ -27,4 +27,5 @@ def sequencer(part: str) -> str:
 @cache
 def sequencer_axi(part: str) -> str:
     """Of few banks: what is said of them holds of more."""
-    return to_verilog(SequencerAxi(often_refreshed(load_part(part).value, FEW_BANKS), SHALLOW), AXI)
+    device = load_part(part).value
+    return to_verilog(SequencerAxi(device, SHALLOW, often_refreshed(device, FEW_BANKS)), AXI)

@@ -46,8 +46,8 @@ def test_rows_and_streams_are_the_same_in_both_simulators(block):
 
 def test_the_hosts_log_is_the_same_in_both_simulators(monkeypatch):
     """Refused and repeated commands, hosts that write ahead, stalls on all channels."""
-    scripts = list(draw_scripts(PART, FEW_BANKS, 60, 4, True))
-    block = SequencerAxi(scripts[0].case.table, axi.SHALLOW)
+    scripts = list(draw_scripts(PART, FEW_BANKS, 60, 5, True))
+    block = SequencerAxi(PART, axi.SHALLOW, scripts[0].told.part)
     left = list[dict[str, np.ndarray]]()
 
     def spy(*args, **kwargs):
@@ -65,8 +65,8 @@ def test_the_hosts_log_is_the_same_in_both_simulators(monkeypatch):
 
 def test_a_host_that_sees_a_breach_of_the_handshakes_says_so():
     scripts = list(draw_scripts(PART, (1, 1), 20, 4, True))
-    block = SequencerAxi(scripts[0].case.table, axi.SHALLOW)
-    block.registers = Restless(scripts[0].case.table, axi.SHALLOW)
+    block = SequencerAxi(PART, axi.SHALLOW, scripts[0].told.part)
+    block.registers = Restless(block.moments, axi.SHALLOW)
     with pytest.raises(SimulationError, match=r"b withdrew or changed a response in CK \d+"):
         axi.play(scripts, block, "verilator")
 

@@ -15,7 +15,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.files import write_atomic
 from pimloom.arch.part import Part
 from pimloom.arch.system import load_part
-from pimloom.arch.table import compile_table, rule_rows
+from pimloom.arch.table import rule_rows
 from pimloom.arch.version import __version__
 from pimloom.rtl.axi import SequencerAxi
 from pimloom.rtl.blocks import BLOCKS
@@ -273,7 +273,7 @@ def write_axi(folder: Path, banks: int = 2) -> Path:
     """The folder of `sequencer_axi`, on `banks` x `banks` banks."""
     part = load_part(PART).value
     few = msgspec.structs.replace(part, organization=shrink(part, banks, banks))
-    block = SequencerAxi(compile_table(few))
+    block = SequencerAxi(few)
     write_folder(folder, lambda: files_of(made(block, "sequencer_axi", few, PART)))
     return folder
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pimloom.arch.command import Rule
 from pimloom.arch.error import UserError
 from pimloom.arch.optics import Optics
 from pimloom.arch.part import Part
@@ -125,8 +126,12 @@ def mismatches(case: Case, found: Walk) -> tuple[int, str]:
 
 def coverage(part: Part, cases: Sequence[Case]) -> dict[str, int | None]:
     """The rules of the part's tables, and the number of the first case in which each decided a clock."""
+    return coverage_of(standard_of(part).rules, cases)
+
+
+def coverage_of(rules: Sequence[Rule], cases: Sequence[Case]) -> dict[str, int | None]:
+    """The same for the rules of the cases' table."""
     expected = [engine(case) for case in cases]
-    rules = standard_of(part).rules
     return {str(rule): feels(cases, expected, i, 1) for i, rule in enumerate(rules)}
 
 

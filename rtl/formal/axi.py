@@ -7,16 +7,18 @@ A host and a sequencer that do anything; the checker counts transfers and keeps 
 from collections.abc import Iterator
 
 from amaranth.asserts import AnySeq
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib.wiring import In
 
 from pimloom.arch.table import Table
-from pimloom.rtl.axi import BYTE, OKAY, PLACES, READ_ONLY, SLVERR, AxiRegisters, Register
-from pimloom.rtl.command import COORDINATES, any_of, command_layout
+from pimloom.rtl.command import COORDINATES, any_of
+from pimloom.rtl.controller.moments import MOMENTS, without_moments
+from pimloom.rtl.controller.registers import BYTE, OKAY, PLACES, READ_ONLY, SLVERR, AxiRegisters, Register
 from pimloom.rtl.formal.checker import wire
 from pimloom.rtl.formal.claim import Claim
 
 DEPTH = 3  # of the queue that is asked about
+WORDS = (Register.PLACE, Register.ROW, Register.COLUMN, Register.COUNT)  # of a command
 
 
 class Stands:
@@ -32,8 +34,8 @@ class Stands:
 
 class Host:
     """The registers between free inputs. addresses, words, reads: requests that were taken and whose response was not;
-    address, data, strobe: of the write that was taken last; asked: address of the read; place, row, column, error: the
-    words of the map; held: commands in the queue in this clock, held_before in the one before."""
+    address, data, strobe: of the write that was taken last; asked: address of the read; now: the words of a command;
+    held: commands in the queue in this clock, held_before in the one before; fitted, cleared: inputs in that one."""
 
     def __init__(self, m: Module, block: AxiRegisters) -> None:
         self.m, self.block = m, block
@@ -72,28 +74,35 @@ class Host:
             m.d.sync += self.asked.eq(x.s_axi_araddr)
 
     def _words(self) -> None:
-        """PLACE, ROW and COLUMN behind the write that is answered in this clock."""
+        """The words of a command behind the write that is answered in this clock."""
         m = self.m
+        self.registers = [register for register in WORDS if register in self.block.written]
         mask = Cat(Mux(self.strobe[i], 0xFF, 0)[:BYTE] for i in range(len(self.strobe)))
         self.kept, self.now = list[Signal](), list[Signal]()
-        for register in (Register.PLACE, Register.ROW, Register.COLUMN):
-            kept, mine = Signal(len(mask), name=f"{register.name}_kept"), self.address >> 2 == register
+        for register in self.registers:
+            mine, first = self.address >> 2 == register, int(register is Register.COUNT)
+            kept = Signal(len(mask), name=f"{register.name}_kept", init=first)
             now = wire(m, Mux(self.b.fresh & mine, kept & ~mask | self.data & mask, kept), f"{register.name}_now")
             m.d.sync += kept.eq(now)
             self.kept.append(kept)
             self.now.append(now)
-        self.before = [Signal.like(now, name=f"before_{i}") for i, now in enumerate(self.now)]
+        self.before = [Signal(len(now), name=f"before_{i}") for i, now in enumerate(self.now)]
         m.d.sync += [before.eq(now) for before, now in zip(self.before, self.now, strict=True)]
 
     def _commands(self) -> None:
         """The queue as responses tell it, and one command of it, whichever, on its way."""
         m, x, rules = self.m, self.block, self.block.table.rules
-        layout = command_layout(x.table)
-        place, row, column = self.now
+        place, row, column = self.now[:3]
         fan = {name: int(rules.size[i + 1] // rules.size[i]) for i, name in enumerate(COORDINATES)}
         fields = [place[BYTE * i : BYTE * i + BYTE] for i in range(len(PLACES))]
         known = [self.data[:BYTE] < len(x.table.names), row < rules.rows, column < rules.columns]
         known += [field < fan[name] for name, field in zip(PLACES, fields, strict=True)]
+        known += [self.data[:BYTE] != moment for moment in x.table.opcodes(MOMENTS)]
+        for count in self.now[3:]:
+            known.append((self.data[:BYTE] != x.moments.gemv) | (count != 0) & (count <= x.most))
+        self.fitted, self.cleared = Signal(), Signal()
+        m.d.sync += [self.fitted.eq(x.fits), self.cleared.eq(x.clear)]
+        known.append(self.fitted)
         self.asks = wire(m, (self.address >> 2 == Register.COMMAND) & self.strobe[0], "asks")
         self.known = wire(m, ~any_of(~bit for bit in known), "known")
         self.pushed = wire(m, self.b.fresh & self.asks & (x.s_axi_bresp == OKAY), "pushed")
@@ -101,10 +110,11 @@ class Host:
         self.held_before = Signal(4)
         left = x.o.valid & x.o.ready
         m.d.comb += self.held.eq(held + self.pushed)
-        m.d.sync += [held.eq(self.held - left), self.held_before.eq(self.held)]
-        command = Signal(layout, name="command_of_words")
+        m.d.sync += [held.eq(Mux(x.clear, 0, self.held - left)), self.held_before.eq(self.held)]
+        command = Signal(x.layout, name="command_of_words")
         values = dict(zip(PLACES, fields, strict=True)) | {"cmd": self.data, "row": row, "col": column}
-        m.d.comb += [command[name].eq(value) for name, value in values.items()]
+        m.d.comb += [command.command[name].eq(value) for name, value in values.items()]
+        m.d.comb += [command.count.eq(count) for count in self.now[3:]]
         follows, follow = Signal(name="follows"), wire(m, AnySeq(1), "follow")
         ahead, followed = Signal(4), Signal(len(command.as_value()))
         begins = self.pushed & follow & ~follows
@@ -112,7 +122,7 @@ class Host:
         self.ahead = wire(m, Mux(begins, self.held - 1, ahead), "ahead_now")
         self.followed = wire(m, Mux(begins, command.as_value(), followed), "followed_now")
         self.goes = wire(m, self.follows & (self.ahead == 0), "goes")
-        m.d.sync += [follows.eq(self.follows & ~(self.goes & left)), ahead.eq(self.ahead - left)]
+        m.d.sync += [follows.eq(self.follows & ~(self.goes & left) & ~x.clear), ahead.eq(self.ahead - left)]
         m.d.sync += followed.eq(self.followed)
 
 
@@ -168,16 +178,16 @@ def reads_seen(h: Host) -> Iterator[Value]:
 
 def answers(h: Host) -> Iterator[Value]:
     """SLVERR answers what is outside the map, a write to a word that can only be read, a command that the table does
-    not have or a place that the channel does not have, and a command while the queue is full; OKAY all else. A read of
-    PLACE, ROW or COLUMN brings what was written."""
+    not have, a place that the channel does not have or rows that will not be as it needs them, and a command while the
+    queue is full or dropped; OKAY all else. A read of PLACE, ROW, COLUMN or COUNT brings what was written."""
     x = h.block
     word = h.address >> 2
     refused = (word >= len(Register)) | any_of(word == read_only for read_only in READ_ONLY)
-    refused |= h.asks & (~h.known | (h.held_before == x.depth))
+    refused |= h.asks & (~h.known | (h.held_before == x.depth) | h.cleared)
     yield ~h.b.fresh | (x.s_axi_bresp == Mux(refused, SLVERR, OKAY))
     asked = h.asked >> 2
     yield ~h.r.fresh | (x.s_axi_rresp == Mux(asked >= len(Register), SLVERR, OKAY))
-    for register, before in zip((Register.PLACE, Register.ROW, Register.COLUMN), h.before, strict=True):
+    for register, before in zip(h.registers, h.before, strict=True):
         yield ~h.r.fresh | (asked != register) | (x.s_axi_rdata == before)
 
 
@@ -192,16 +202,17 @@ def answers_seen(h: Host) -> Iterator[Value]:
 
 def commands(h: Host) -> Iterator[Value]:
     """A command whose response is OKAY is offered from the clock of its response on, once, as the words of the map had
-    it, behind all that came before it; no other is."""
+    it, behind all that came before it; no other is. In a clock in which the queue is dropped none is, nor later."""
     x = h.block
-    yield x.o.valid == (h.held != 0)
-    yield ~h.goes | x.o.valid & (x.o.payload.as_value() == h.followed)
+    yield x.o.valid == ((h.held != 0) & ~x.clear)
+    yield ~h.goes | x.clear | x.o.valid & (x.o.payload.as_value() == h.followed)
 
 
 def commands_seen(h: Host) -> Iterator[Value]:
     """The followed command leaves a full queue; one comes as another leaves."""
     yield h.goes & h.block.o.ready & (h.held == h.block.depth)
     yield h.pushed & h.block.o.ready & (h.held > 1)
+    yield h.block.clear & (h.held > 1)
 
 
 def map_lemma(h: Host) -> Iterator[Value]:
@@ -211,8 +222,8 @@ def map_lemma(h: Host) -> Iterator[Value]:
     yield ~x.address_waits | (h.address == x.address)
     yield ~x.data_waits | (h.data == x.data) & (h.strobe == x.strobe)
     yield (h.reads == x.read) & (~h.r.stood | x.read)
-    for now, its in zip(h.now, (x.place, x.row, x.column), strict=True):
-        yield now == its
+    for register, now in zip(h.registers, h.now, strict=True):
+        yield now == x.written[register]
     yield (h.held == x.queue.length) & (x.queue.length <= x.depth) & (~h.pushed | (h.held != 0))
     yield ~h.follows | (h.ahead < h.held)
     for i, entry in enumerate(x.queue.entries):
@@ -222,69 +233,64 @@ def map_lemma(h: Host) -> Iterator[Value]:
 class Restless(AxiRegisters):
     """Takes its responses away again."""
 
-    def _released(self) -> Value:
-        return Const(1, 1)
+    def elaborate(self, platform: object) -> Module:
+        m = super().elaborate(platform)
+        with m.If(~self.acts):
+            m.d.sync += self.answered.eq(0)
+        return m
+
+
+def mutant(name: str, wrong: str, *signals: str, to: int = 1) -> type[AxiRegisters]:
+    """Registers of which some signals are always `to`. wrong: what they do then."""
+
+    def elaborate(self: AxiRegisters, platform: object) -> Module:
+        m = AxiRegisters.elaborate(self, platform)
+        for signal in signals:
+            m.d.comb += getattr(self, signal).eq(to)
+        return m
+
+    return type(name, (AxiRegisters,), {"elaborate": elaborate, "__doc__": wrong, "__module__": __name__})
+
+
+Deaf = mutant("Deaf", "Takes an address while another waits, which is lost.", "s_axi_awready")
+Greedy = mutant("Greedy", "Takes a read while a response stands.", "s_axi_arready")
+Lenient = mutant("Lenient", "Knows every command and place.", "unknown", to=0)
+Mirrored = mutant("Mirrored", "Its map is there again at every higher address.", "unmapped", "unmapped_read", to=0)
+Overflowing = mutant("Overflowing", "Says OKAY to a command that its queue has no room for.", "full", to=0)
+Leaky = mutant("Leaky", "Commands leave the queue whether they are taken or not.", "leaves")
 
 
 class Eager(AxiRegisters):
     """Answers an address without data."""
 
-    def _both(self) -> Value:
-        return self.address_waits
-
-
-class Deaf(AxiRegisters):
-    """Takes an address while another waits, which is lost."""
-
-    def _keeps_address(self) -> Value:
-        return Const(0, 1)
-
-
-class Greedy(AxiRegisters):
-    """Takes a read while a response stands."""
-
-    def _may_read(self) -> Value:
-        return Const(1, 1)
-
-
-class Lenient(AxiRegisters):
-    """Knows every command and place."""
-
-    def _unknown(self) -> Value:
-        return Const(0, 1)
-
-
-class Mirrored(AxiRegisters):
-    """Its map is there again at every higher address."""
-
-    def _unmapped(self, address: Value) -> Value:
-        return Const(0, 1)
-
-
-class Overflowing(AxiRegisters):
-    """Says OKAY to a command that its queue has no room for."""
-
-    def _full(self) -> Value:
-        return Const(0, 1)
-
-
-class Leaky(AxiRegisters):
-    """Commands leave the queue whether they are taken or not."""
-
-    def _leaves(self) -> Value:
-        return Const(1, 1)
+    def elaborate(self, platform: object) -> Module:
+        m = super().elaborate(platform)
+        m.d.comb += self.acts.eq(self.address_waits & (~self.answered | self.s_axi_bready))
+        return m
 
 
 class Stuttering(AxiRegisters):
     """A command stays now and then when it was taken."""
 
-    def _leaves(self) -> Value:
-        return self.o.ready & AnySeq(1)
+    def elaborate(self, platform: object) -> Module:
+        m = super().elaborate(platform)
+        m.d.comb += self.leaves.eq(self.o.ready & AnySeq(1))
+        return m
+
+
+class Clinging(AxiRegisters):
+    """Keeps the commands that are dropped."""
+
+    def elaborate(self, platform: object) -> Module:
+        m = super().elaborate(platform)
+        with m.If(self.clear):
+            m.d.sync += self.queue.length.eq(self.queue.length)
+        return m
 
 
 def setup(table: Table, m: Module, twin: type[AxiRegisters] | None, bits: int) -> Host:
-    """The registers, or a twin, of a table."""
-    return Host(m, (twin or AxiRegisters)(table, DEPTH))
+    """The registers, or a mutant, of a table."""
+    return Host(m, (twin or AxiRegisters)(without_moments(table), DEPTH))
 
 
 CLAIMS = {
@@ -292,5 +298,5 @@ CLAIMS = {
     "writes": Claim(writes, writes_seen, (Eager, Deaf, Restless), writes_lemma),
     "reads": Claim(reads, reads_seen, (Greedy,)),
     "answers": Claim(answers, answers_seen, (Lenient, Mirrored, Overflowing), map_lemma),
-    "commands": Claim(commands, commands_seen, (Overflowing, Leaky, Stuttering), map_lemma),
+    "commands": Claim(commands, commands_seen, (Overflowing, Leaky, Stuttering, Clinging), map_lemma),
 }

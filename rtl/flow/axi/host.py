@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pimloom.arch.part import Part
-from pimloom.arch.table import Table, build_table, standard_of
-from pimloom.rtl.axi import PLACES, READ_ONLY, Register
+from pimloom.arch.table import Table
+from pimloom.rtl.controller.moments import MOMENTS
+from pimloom.rtl.controller.registers import PLACES, READ_ONLY, Register
+from pimloom.rtl.flow.axi.told import OpenRows, Told, tell
 from pimloom.rtl.flow.cosim import Case
-from pimloom.rtl.flow.stimulus import draw_case, engine, own_table, shrink
+from pimloom.rtl.flow.stimulus import draw_case, engine, shrink
 
 ALL, BYTES, WORD = 0xF, 4, 2**32
 ODD = 0.08  # probability of a write that does nothing, or is refused, before a command
@@ -28,67 +30,95 @@ class Write(NamedTuple):
 
 
 class Script(NamedTuple):
-    """A stream, the writes that bring it, addresses of reads beside them, the probabilities of `benches/axi.py`, and
-    whether the host writes ahead."""
+    """A stream of the engine's table, what the core is told instead, the writes that bring it, addresses of reads
+    beside them, the probabilities of `benches/axi.py`, and whether the host writes ahead."""
 
     case: Case
+    told: Told
     writes: list[Write]
     reads: list[int]
     paces: tuple[float, ...]
     eager: bool
 
 
+def told_of(part: Part, banks: tuple[int, int], often: bool) -> Told:
+    """The part's tables on fewer banks; often: with refreshes close to each other."""
+    clocks = {name: part.cycles(name) for name in part.timing}
+    if often:
+        clocks["tREFI"] = min(clocks["tREFI"], OFTEN * clocks["tRFC"])
+    return tell(part, shrink(part, *banks), clocks)
+
+
 def often_refreshed(part: Part, banks: tuple[int, int]) -> Table:
     """The part's table on fewer banks, with refreshes close to each other."""
-    clocks, found = {name: part.cycles(name) for name in part.timing}, standard_of(part)
-    clocks["tREFI"] = min(clocks["tREFI"], OFTEN * clocks["tRFC"])
-    return build_table(found.commands, found.rules, clocks, shrink(part, *banks), found.refresh)
+    return told_of(part, banks, often=True).part
 
 
 def draw_scripts(part: Part, banks: tuple[int, int], commands: int, seed: int, often: bool) -> Iterator[Script]:
     """Scripts that hold `commands` commands; all share one table."""
-    geometry = shrink(part, *banks)
-    table = often_refreshed(part, banks) if often else own_table(part, geometry)
+    told, geometry = told_of(part, banks, often), shrink(part, *banks)
     left, number = commands, 0
     while left > 0:
         rng = Random(f"axi {part.standard} {part.pim} {seed} {often} {number}")
-        case = draw_case(rng, table, geometry, 1, number % len(table.rules.wait))
-        stream = case.streams[0].copy()
+        case = draw_case(rng, told.table, geometry, 1, number % len(told.table.rules.wait))
+        stream = told.begun(case.streams[0])
         stream["release"] = 0
-        case = Case(table, [stream])
+        case = Case(told.table, [stream])
         number += 1
         if len(stream) and engine(case) is not None:
             left -= len(stream)
-            yield draw_script(rng, case)
+            yield draw_script(rng, case, told)
 
 
-def draw_script(rng: Random, case: Case) -> Script:
+def draw_script(rng: Random, case: Case, told: Told) -> Script:
     """The writes of a stream, and reads of anything."""
-    writer = _Writer(rng, case.table)
+    writer = _Writer(rng, told)
     for number, row in enumerate(case.streams[0]):
         writer.bring(number, row)
-    reads = [rng.choice((4 * rng.choice(list(Register)), rng.randrange(64))) for _ in range(2 * len(writer.writes))]
+    reads = [rng.choice((4 * rng.choice(list(Register)), rng.randrange(96))) for _ in range(2 * len(writer.writes))]
     paces = tuple(rng.choice(PACES) for _ in range(5)) if rng.random() < 0.7 else (1.0,) * 5
-    return Script(case, writer.writes, reads, paces, rng.random() < 0.3)
+    return Script(case, told, writer.writes, reads, paces, rng.random() < 0.3)
 
 
 class _Writer:
     """Keeps in mind what stands in the registers."""
 
-    def __init__(self, rng: Random, table: Table) -> None:
-        self.rng, self.table, self.writes = rng, table, list[Write]()
-        self.holds = {Register.PLACE: 0, Register.ROW: 0, Register.COLUMN: 0}
+    def __init__(self, rng: Random, told: Told) -> None:
+        self.rng, self.told, self.table, self.writes = rng, told, told.part, list[Write]()
+        self.holds = {Register.PLACE: 0, Register.ROW: 0, Register.COLUMN: 0, Register.COUNT: 1}
+        self.rows, self.moments = OpenRows(told.table), 40 * told.part.opcodes(MOMENTS)
 
     def bring(self, number: int, row: Any) -> None:
         """One command."""
         if self.rng.random() < ODD:
             self.odd()
+        cmd = int(row["cmd"])
+        if self.rng.random() < ODD:
+            self.unfit(row)
         place = sum(int(row[name]) << 8 * i for i, name in enumerate(PLACES))
         wanted = {Register.PLACE: place, Register.ROW: int(row["row"]), Register.COLUMN: int(row["col"])}
-        for register, value in self.rng.sample(list(wanted.items()), 3):
+        if self.told.counts[cmd]:
+            wanted[Register.COUNT] = self.told.counts[cmd]
+        for register, value in self.rng.sample(list(wanted.items()), len(wanted)):
             if value != self.holds[register] or self.rng.random() < ODD:
                 self.put(register, value)
-        self.command(int(row["cmd"]), number)
+        self.command(self.told.opcode[cmd], number)
+        self.rows.move(row)
+
+    def unfit(self, row: Any) -> None:
+        """The command's place with an opcode that can not issue there: its rows are not as it needs them."""
+        row = row.copy()
+        wrong = []
+        for row["cmd"] in range(len(self.told.opcode)):
+            if not self.rows.fits(row):
+                wrong.append(self.told.opcode[int(row["cmd"])])
+        if not wrong:
+            return
+        place = sum(int(row[name]) << 8 * i for i, name in enumerate(PLACES))
+        for register, value in ((Register.PLACE, place), (Register.ROW, int(row["row"]))):
+            self.put(register, value)
+        self.put(Register.COLUMN, 0)
+        self.command(self.rng.choice(wrong))
 
     def command(self, opcode: int, number: int = -1) -> None:
         junk = self.rng.randrange(WORD >> 8) << 8
@@ -105,17 +135,17 @@ class _Writer:
                 self.writes.append(Write(4 * register + self.rng.randrange(4), data, strobe))
 
     def odd(self) -> None:
-        """Outside the map, read only, without a strobe, no such command or place, the error cleared."""
+        """Outside the map, read only, without a strobe, no such command, place or count, interrupts cleared."""
         rng, data = self.rng, self.rng.randrange(WORD)
         kind = rng.randrange(6)
         if kind == 0:
-            self.writes.append(Write(rng.randrange(32, 4096), data, rng.randrange(16)))
+            self.writes.append(Write(rng.randrange(4 * len(Register), 4096), data, rng.randrange(16)))
         elif kind == 1:
             self.writes.append(Write(4 * rng.choice(READ_ONLY), data, rng.randrange(16)))
         elif kind == 2:
             self.writes.append(Write(4 * Register.COMMAND, data, rng.randrange(8) << 1))
         elif kind == 3:
-            self.command(rng.randrange(len(self.table.names), 256))
+            self.command(rng.choice((*range(len(self.table.names), 256), *self.moments)))
         elif kind == 4:
             wrong = {
                 Register.ROW: self.table.rules.rows,
@@ -126,7 +156,8 @@ class _Writer:
             self.put(register, least + rng.randrange(16))
             self.command(rng.randrange(len(self.table.names)))
         else:
-            self.writes.append(Write(4 * Register.STATUS, data, rng.randrange(16)))
+            at = rng.choice((Register.INTERRUPT, Register.ENABLE))
+            self.writes.append(Write(4 * at, data, rng.randrange(16)))
 
 
 def given(scripts: list[Script]) -> dict[str, np.ndarray]:

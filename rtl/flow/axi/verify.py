@@ -31,8 +31,7 @@ def play(
     verilog: str | None = None,
 ) -> tuple[list[Seen], int, float]:
     """What the gates did with each script; clocks in all; seconds. verilog: the block's, where there is some."""
-    sequencer = block.sequencer
-    fixed = {"depth": block.depth, "buses": sequencer.n_buses, "nodes": sequencer.nodes, "most": MOST_CK}
+    fixed = {"depth": block.depth, "buses": len(block.buses), "nodes": block.nodes, "most": MOST_CK}
     arrays = given(list(scripts)) | {name: np.array(value) for name, value in fixed.items()}
     found = simulate(verilog or to_verilog(block, TOP), TOP, BENCH, arrays, simulator=simulator, waves=waves)
     written, read, issued = (
@@ -56,7 +55,7 @@ def verify_axi(
     """Random streams, written and read by a host: responses, words, and clocks of issue. Of five commands four with
     refreshes close to each other and a queue that is often full, one with the part's own interval and `DEPTH`."""
     from pimloom.rtl.flow.verified import Verified
-    from pimloom.rtl.flow.verify import coverage  # which knows this one
+    from pimloom.rtl.flow.verify import coverage_of  # which knows this one
 
     progress(0, 3)
     own = commands // 5
@@ -64,18 +63,18 @@ def verify_axi(
     sets = [(list(draw_scripts(part, BANKS, n, seed, often)), depth) for n, often, depth in halves if n]
     wrong, cases, cycles, seconds, file = list[str](), [], 0, 0.0, waves
     for done, (scripts, depth) in enumerate(sets, start=1):
-        block = SequencerAxi(scripts[0].case.table, depth)
+        block = SequencerAxi(part, depth, scripts[0].told.part)
         seen, clocks, took = play(scripts, block, simulator, waves if done == 1 else None)
         cycles, seconds = cycles + clocks, seconds + took
         found = [mismatches(*pair, depth) for pair in zip(scripts, seen, strict=True)]
         first = next((i for i, sentences in enumerate(found) if sentences), None)
         if first is not None and not wrong:
             file = waves or Path(f"{TOP}-{Path(name).stem.replace(' ', '-')}-{seed}{WAVE_SUFFIX[simulator]}")
-            play([scripts[first]], SequencerAxi(scripts[0].case.table, depth), simulator, file)
+            play([scripts[first]], SequencerAxi(part, depth, scripts[0].told.part), simulator, file)
         wrong += [sentence for sentences in found for sentence in sentences]
         cases += [released(*pair) for pair in zip(scripts, seen, strict=True)]
         progress(done, 3)
-    table = coverage(part, cases) if not wrong else {}
+    table = coverage_of(sets[0][0][0].told.rules, cases) if not wrong else {}
     asleep = [rule for rule, case in table.items() if case is None]
     progress(3, 3)
     return Verified(

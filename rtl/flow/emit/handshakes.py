@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from amaranth.lib.wiring import Component
 
-from pimloom.rtl.axi import OKAY, SLVERR
+from pimloom.rtl.controller.registers import OKAY, SLVERR
 
 UNDER_WAY = 2  # writes: one behind another whose response waits
 

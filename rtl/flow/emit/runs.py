@@ -51,7 +51,7 @@ def _sequencer_axi(block: Any, part: Part, verilog: str, waves: Path) -> str:
     organization = part.organization
     banks = organization.bank_groups, organization.banks_per_group
     scripts = list(draw_scripts(part, banks, HOSTED, SEED, often=False))
-    same = SequencerAxi(scripts[0].case.table, DEPTH)
+    same = SequencerAxi(part, DEPTH, scripts[0].told.part)
     seen, _, _ = play_host(scripts, same, "verilator", waves, verilog)
     wrong = [sentence for pair in zip(scripts, seen, strict=True) for sentence in host_mismatches(*pair, DEPTH)]
     return wrong[0] if wrong else ""
