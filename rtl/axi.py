@@ -73,9 +73,9 @@ class SequencerAxi(wiring.Component):
         super().__init__({**ports, "irq": Out(1), "buses": Out(bus).array(self.sequencer.n_buses), **counted})
 
     @property
-    def rule_timers(self) -> dict[str, dict[str, int]]:
-        """Of the sequencer."""
-        return self.sequencer.rule_timers
+    def instances(self) -> dict[str, str]:
+        """Modules of the sequencer's timers by instance, as of `Sequencer`."""
+        return self.sequencer.instances
 
     def _most_comps(self) -> int:
         """COMPs of a GEMV at most, so that rows can be closed before a ninth refresh falls due."""

@@ -76,9 +76,9 @@ class PimChannel(wiring.Component):
         )
 
     @property
-    def rule_timers(self) -> dict[str, dict[str, int]]:
-        """Of the sequencer."""
-        return self.sequencer.rule_timers
+    def instances(self) -> dict[str, str]:
+        """Modules of the sequencer's timers by instance, as of `Sequencer`."""
+        return self.sequencer.instances
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

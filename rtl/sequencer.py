@@ -90,9 +90,9 @@ class Sequencer(wiring.Component):
         ]
 
     @property
-    def rule_timers(self) -> dict[str, dict[str, int]]:
-        """Parameters of the timers by instance, where waits are constants."""
-        return {} if self.bits else {f"rule_{i}_{node}": t.parameters for (i, node), t in self.timers.items()}
+    def instances(self) -> dict[str, str]:
+        """Modules of the timers by instance, where waits are constants."""
+        return {} if self.bits else {f"rule_{i}_{node}": timer.module for (i, node), timer in self.timers.items()}
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -18,14 +18,12 @@ from pimloom.rtl.tidy.read import Unreadable, read
 from pimloom.rtl.tidy.registers import alias, merge
 from pimloom.rtl.tidy.share import share
 from pimloom.rtl.tidy.write import write
-from pimloom.rtl.timer import VERILOG
 from pimloom.rtl.yosys import run_yosys
 
 MODULE = re.compile(r"^module .*?^endmodule\n", re.DOTALL | re.MULTILINE)
 PASSES = ["proc -nomux -norom", "memory_collect"]
 LESS = ["opt_expr", "opt_merge", "wreduce", "opt_expr", "opt_clean"]  # equal values once, no bits that nobody reads
 CLOCK = ("clk", "rst")
-TIMER_PORTS = {"clk", "rst", "arm", "busy"}
 
 
 def to_verilog(component: Component, name: str, notes: Mapping[str, str] | None = None, prefix: str = "") -> str:
@@ -45,8 +43,9 @@ def to_verilog(component: Component, name: str, notes: Mapping[str, str] | None 
         return to_raw_verilog(component, name)
     for m in modules:
         tidy(m)
-    names, inner = _module_names(modules), {m.name: name_all(m) for m in modules}
+    names = _module_names(modules, name, prefix, getattr(component, "instances", {}))
     names |= {own: prefix + own for own in by_name}
+    inner = {m.name: name_all(m) for m in modules}
     told = set[str]()
     for m in modules:
         for item in m.items:
@@ -60,10 +59,8 @@ def to_verilog(component: Component, name: str, notes: Mapping[str, str] | None 
         m.name = names[m.name]
     for m in modules:
         _order_ports(m, ports_of(component) if m.name == name else {})
-    timer = f"{prefix}rule_timer"
-    timers = _with_parameters(modules, timer, getattr(component, "rule_timers", {}))
     below = [to_verilog(module, prefix + own, prefix=prefix) for own, module in by_name.items()]
-    return "\n".join([*map(write, modules), *([VERILOG.format(name=timer)] if timers else []), *below])
+    return "\n".join([*map(write, modules), *below])
 
 
 def ports_of(component: Component) -> dict[str, tuple[Flow, int]]:
@@ -79,19 +76,6 @@ def _order_ports(m: Module, first: Iterable[str]) -> None:
     """Clock and reset, then the ports of `first` in their order; of other modules inputs before outputs."""
     order = {name: n for n, name in enumerate((*CLOCK, *first))}
     m.ports.sort(key=lambda port: (order.get(port, len(order)), m.wires[port].way))
-
-
-def _with_parameters(modules: list[Module], timer: str, timers: Mapping[str, Mapping[str, int]]) -> bool:
-    """Puts instances of the module `timer` in the place of timers, and takes out theirs; whether there are any."""
-    gone = set[str]()
-    for m in modules:
-        for item in m.items:
-            if isinstance(item, Instance) and item.name in timers and {port for port, _ in item.ports} == TIMER_PORTS:
-                gone.add(item.module)
-                item.module, item.parameters = timer, timers[item.name]
-    used = {item.module for m in modules for item in m.items if isinstance(item, Instance)}
-    modules[:] = [m for m in modules if m.name not in gone - used]
-    return bool(gone)
 
 
 def to_raw_verilog(component: Component, name: str) -> str:
@@ -115,10 +99,13 @@ def _netlist(component: Component, name: str, write_it: str, passes: list[str]) 
         return run_yosys(["-q", "-"], "\n".join(script))
 
 
-def _module_names(modules: list[Module]) -> dict[str, str]:
+def _module_names(modules: list[Module], top: str, prefix: str, instances: Mapping[str, str]) -> dict[str, str]:
+    """Names of the modules, those below the top behind `prefix`. instances: modules of instances that have one name."""
+    uses = {item.module: item.name for m in modules for item in m.items if isinstance(item, Instance)}
     names = dict[str, str]()
     for m in modules:
-        new = plain(m.name)
+        own = instances.get(uses.get(m.name, ""), plain(m.name).removeprefix(f"{top}__"))
+        new = own if own == top else prefix + own
         while new in names.values():
             new += "_"
         names[m.name] = new

@@ -24,6 +24,8 @@ ROWS_USED = 3  # few, so that streams meet the same row again
 LENGTH = 40  # commands of a case, about
 ANY, OPEN, CLOSED = map(int, Row)
 CHANNEL = int(Level.CHANNEL)
+ALONE = 3  # cases of each rule alone
+QUIET = 6  # longest waits after an ACT, in which the rows of a few banks are prepared
 FEW, LONGER = 50_000, 10  # of more commands than so many cases are longer, by as much at most: a case costs, too
 
 
@@ -58,7 +60,11 @@ def draw_own_cases(part: Part, geometry: Organization, commands: int, seed: int,
     left, number, own = commands, 0, own_table(part, geometry)
     while left > 0:
         rng = Random(f"{part.standard} {part.pim} own {seed} {number}")
-        case = draw_case(rng, own, geometry, 1, number % len(own.rules.wait), length)
+        rules = len(own.rules.wait)
+        if number < ALONE * rules:
+            case = draw_alone(rng, own, geometry, number % rules)
+        else:
+            case = draw_case(rng, own, geometry, 1, number % rules, length)
         case = case._replace(refresh=True, due_ck=None, apart_ck=apart_ck)
         number += 1
         if engine(case) is not None:
@@ -120,6 +126,20 @@ def draw_case(
     return case._replace(apart_ck=rng.choice((0, 0, table.rules.refi // 2, rng.randint(1, 80))))
 
 
+def draw_alone(rng: Random, table: Table, geometry: Organization, rule: int) -> Case:
+    """The commands of one rule, when the waits of all that prepares their rows are over: its own wait decides."""
+    size = (geometry.pseudo_channels, geometry.ranks, geometry.bank_groups, geometry.banks_per_group)
+    banks: list[Place] = list(product(*map(range, size)))  # type: ignore[arg-type]
+    writer = Writer(rng, table, geometry, banks, banks, rule)
+    if writer.often == writer.known:  # no stream brings the commands of this rule
+        return draw_case(rng, table, geometry, 1, rule)
+    openers = set(writer.openers)
+    longest = max(row.wait for row in writer.known if openers & set(row.after))
+    (row,) = writer.often
+    writer.pair(row, rng.choice(row.after), rng.choice(row.before), QUIET * longest)
+    return Case(table, [np.array(writer.rows, STREAM)])
+
+
 class Writer:
     """Writes one stream over the banks it owns, keeping track of their rows; without banks, what needs no row."""
 
@@ -178,8 +198,8 @@ class Writer:
             self.pair(rule, self.rng.choice(rule.after), self.rng.choice(rule.before))
         return np.array(self.rows[:length], STREAM)
 
-    def pair(self, rule: RuleRow, a: int, b: int) -> None:
-        """`a` as often as the rule counts, and then `b`, with their rows prepared before."""
+    def pair(self, rule: RuleRow, a: int, b: int, release: int = 0) -> None:
+        """`a` as often as the rule counts, and then `b`, with their rows prepared before. release: of the first `a`."""
         first = self.rng.choice([place for place in self.places if self.may(a, place)])
         near = set(self.same(rule.level, first))
         heads = [first] + self.pick(a, near - {first}, rule.window - 1)
@@ -190,7 +210,7 @@ class Writer:
                 self.prepare(opcode, place, row)
         for place in heads:
             self.prepare(a, place, row)
-            self.put(a, place, row)
+            self.put(a, place, row, release)
         for place in last:
             self.prepare(b, place, row)
             for _ in range(self.rng.choice((1, 1, 1, 2)) if self.leaves[b] == ANY else 1):
@@ -229,11 +249,11 @@ class Writer:
             self.prepare(opener, bank, row)
             self.put(opener, bank, row)
 
-    def put(self, opcode: int, place: Place, row: int) -> None:
+    def put(self, opcode: int, place: Place, row: int, release: int = 0) -> None:
         """One more command; its rows are kept in mind."""
         self.clock += 3
         late = self.rng.randrange(100) < self.patience
-        release = self.clock + self.rng.randint(0, 40) if late else 0
+        release = release or (self.clock + self.rng.randint(0, 40) if late else 0)
         self.rows.append((opcode, *place, row, self.rng.randrange(self.columns), 1, release, len(self.rows)))
         leaves, buffer = self.leaves[opcode], self.buffer[opcode]
         if leaves != ANY:

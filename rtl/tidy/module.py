@@ -1,6 +1,6 @@
 """A module of Verilog, as Yosys writes it: declarations and items, read and written again."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from pimloom.rtl.tidy.expression import Cat, Expr, Index, Ref, Slice, leaves
@@ -71,13 +71,12 @@ class Process:
 
 @dataclass
 class Instance:
-    """A module in use. note: a comment above it; parameters: that it is given."""
+    """A module in use. note: a comment above it."""
 
     module: str
     name: str
     ports: list[tuple[str, Expr | None]]
     note: str = ""
-    parameters: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass

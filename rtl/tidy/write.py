@@ -114,11 +114,10 @@ def _item(item: Item, here: dict[str, Assign], widths: dict[str, int]) -> Iterat
                 yield from _wrapped(f"  assign {show(to)} = {show(value)};")
         case Process(clock, body):
             yield from _process(clock, body)
-        case Instance(module, name, ports, note, parameters):
+        case Instance(module, name, ports, note):
             yield from (f"  // {line}" for line in textwrap.wrap(note, WIDTH - 5))
             wired = [f".{port}({show(e) if e is not None else ''})" for port, e in ports]
-            given = ", ".join(f".{parameter}({value})" for parameter, value in parameters.items())
-            yield from _wrapped(f"  {module} {f'#({given}) ' if given else ''}{name} ({', '.join(wired)});")
+            yield from _wrapped(f"  {module} {name} ({', '.join(wired)});")
         case Memory(name, runs):
             yield "  initial begin"
             for first, last, word in runs:
