@@ -27,6 +27,16 @@ def groups(rules: Rules, row: RuleRow) -> list[Group]:
     return [Group(*group) for group in sorted(found.items())]
 
 
+def on_one_bus(rules: Rules, row: RuleRow) -> bool:
+    """Whether all commands of a rule share a bus: they are a clock apart, and a wait of 1 clock never binds."""
+    return len({int(rules.bus[c]) for c in (*row.after, *row.before)}) <= 1
+
+
+def can_bind(rules: Rules, row: RuleRow) -> bool:
+    """Whether a rule with this wait can make a command wait; it has timers then."""
+    return row.wait > on_one_bus(rules, row)
+
+
 def bound_at(rules: Rules, who: Asker, row: RuleRow, level: Level, node: int) -> Value:
     """Whether a command of the group of this level stands where the rule binds when its node `node` armed it."""
     if level < row.level:  # it acts on the node and on its siblings

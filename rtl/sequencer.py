@@ -16,7 +16,7 @@ from amaranth.utils import bits_for
 from pimloom.arch.command import POSTPONED_MAX, Level
 from pimloom.arch.error import UserError
 from pimloom.arch.table import RuleRow, Table, rule_rows
-from pimloom.rtl.binding import bound_at, groups
+from pimloom.rtl.binding import bound_at, can_bind, groups, on_one_bus
 from pimloom.rtl.command import Decoded, Fixed, any_of, command_layout
 from pimloom.rtl.rows import Asker, Rows, State
 from pimloom.rtl.timer import Timer
@@ -78,7 +78,7 @@ class Sequencer(wiring.Component):
             (i, node): Timer(row.window, None if bits else row.wait, bits, self.n_buses)
             for i, row in enumerate(self.rule_rows)
             for node in range(int(rules.size[row.level]))
-            if bits or row.wait > 2 - self.n_buses  # on one bus, a wait of 1 never binds
+            if bits or can_bind(rules, row)
         }
         self.pending = [Signal(range(POSTPONED_MAX + 2), name=f"pending_{n}") for n in range(self.nodes)]
         self.started = Signal()
@@ -91,8 +91,8 @@ class Sequencer(wiring.Component):
 
     @property
     def instances(self) -> dict[str, str]:
-        """Modules of the timers by instance, where waits are constants."""
-        return {} if self.bits else {f"rule_{i}_{node}": timer.module for (i, node), timer in self.timers.items()}
+        """Modules of the timers by instance."""
+        return {f"rule_{i}_{node}": timer.module for (i, node), timer in self.timers.items()}
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -214,8 +214,7 @@ class Sequencer(wiring.Component):
 
     def _binds(self, i: int, row: RuleRow, node: int, timer: Timer, earlier: list[tuple[Value, Asker]]) -> Value:
         now = timer.busy[row.window - 1]
-        buses = self.rules.bus
-        if self.n_buses == 1 or all(buses[a] == buses[b] for a in row.after for b in row.before):
+        if on_one_bus(self.rules, row):
             return now
         hit = any_of(granted & who.is_(row.after) & who.at(row.level, node) for granted, who in earlier)
         return now | hit & (timer.busy[row.window - 2] if row.window > 1 else timer.wait != 0)

@@ -26,10 +26,9 @@ class Timer(wiring.Component):
 
     @property
     def module(self) -> str:
-        """Name of its module in Verilog, where the wait is a constant: equal timers are instances of one."""
-        assert isinstance(self.wait, Const)
-        most = f"_arm{self.most}" if self.most > 1 else ""
-        return f"rule_timer_window{self.window}_wait{self.wait.value}{most}"
+        """Name of its module in Verilog: equal timers are instances of one."""
+        wait = f"wait{self.wait.value}" if isinstance(self.wait, Const) else f"{self.bits}bits"
+        return f"rule_timer_window{self.window}_{wait}{f'_arm{self.most}' if self.most > 1 else ''}"
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -10,10 +10,12 @@ from pimloom.rtl.flow.axi.verify import SHALLOW
 from pimloom.rtl.flow.axi.verify import TOP as AXI
 from pimloom.rtl.flow.cosim import TOP
 from pimloom.rtl.flow.stimulus import own_table, shrink
-from pimloom.rtl.flow.verify import BANKS, STREAMS, WAIT_BITS
 from pimloom.rtl.sequencer import Sequencer
 from pimloom.rtl.verilog import to_verilog
 
+STREAMS = 2
+BANKS = (2, 2)  # bank groups, banks of a group
+WAIT_BITS = 10  # of waits that are ports
 FEW_BANKS = (1, 2)  # for netlists that are soon made
 
 

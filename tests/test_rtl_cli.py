@@ -27,9 +27,9 @@ GOLDEN = Path(__file__).parent / "golden" / "rtl"
 PRINTED = ("verify.txt", "prove.txt", "synth.txt", "synth.json")
 
 RULE = "ACT → REFab, same channel: tRC"
-GOOD = Verified("sequencer", PART, "verilator", 20000, 0, 66, 67, [RULE], 306412, 48612.5)
+GOOD = Verified("sequencer", PART, "verilator", 20000, 0, 66, 67, {RULE: "it asks for 2 CK"}, 306412, 48612.5)
 BAD = GOOD._replace(mismatches=3, first_mismatch="command 7 issued at CK 24, model says 25", waves="sequencer.vcd")
-VALUES = Verified("pim_channel", PART, "verilator", 12, 0, 0, 0, [], 904, 2210.5)
+VALUES = Verified("pim_channel", PART, "verilator", 12, 0, 0, 0, {}, 904, 2210.5)
 CELLS = Synthesis(
     "pim_unit", PART, "osu018_stdcells", 30341, 1759, 0, 1087221.0, 45300.875, 5821.0,
     "ECP5 LFE5U-85F-6", 11332, 1759, 16, 0, 43.04,

@@ -12,8 +12,8 @@ import pytest
 from pimloom.arch.command import STREAM
 from pimloom.arch.table import Table, bend, rule_rows
 from pimloom.rtl.flow.cosim import Case, walk
+from pimloom.rtl.flow.coverage import feels
 from pimloom.rtl.flow.stimulus import engine
-from pimloom.rtl.flow.verify import feels
 from tests.simulators import needs
 from tests.test_device_rules import draw, literally
 

@@ -57,8 +57,7 @@ def test_gates_refresh_in_turn(name, banks, bent, simulator, commands):
     found = walk(cases, 1, 0, most_ck=100_000, simulator=needs(simulator)).walks
     for case, walked in zip(cases, found, strict=True):
         model = engine(case)
-        assert model is not None
-        issue_ck, refresh_ck = model
+        issue_ck, refresh_ck, _ = model
         assert np.array_equal(walked.issue_ck[0], issue_ck[0]) and np.array_equal(walked.refresh_ck, refresh_ck)
     assert not bent or sum(len(walked.refresh_ck) for walked in found[:-1]) > 5
     nodes = found[-1].refresh_ck

@@ -28,7 +28,7 @@ def test_every_block_has_a_verifier():
 def test_gates_are_the_model(block):
     (found,) = verify(block, PART, simulator=needs("icarus"), commands=300, seed=1)
     assert (found.block, found.commands, found.mismatches, found.first_mismatch) == (block, 300, 0, None)
-    assert (found.rules_bound, found.rules_total, found.sleeping_rules, found.waves) == (0, 0, [], None)
+    assert (found.rules_bound, found.rules_total, found.sleeping_rules, found.waves) == (0, 0, {}, None)
     assert found.cycles_per_s > 0
 
 

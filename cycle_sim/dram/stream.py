@@ -58,6 +58,15 @@ class Issue(NamedTuple):
     ready_ck: np.ndarray
 
 
+class EndError(UserError):
+    """Commands that can never issue. end: "starved", a ninth refresh is pending, or "stuck", rows are as no command
+    needs them. issue_ck, refresh_ck: as of `Issue`, of what had issued until then."""
+
+    def __init__(self, sentence: str, end: str, issue_ck: list[np.ndarray], refresh_ck: np.ndarray) -> None:
+        super().__init__(sentence)
+        self.end, self.issue_ck, self.refresh_ck = end, issue_ck, refresh_ck
+
+
 class Engine:
     """The engine for one table; `issue` is a function of its arguments alone."""
 
@@ -97,11 +106,13 @@ class Engine:
         while code == LOG_FULL:  # go on with more room
             log = np.concatenate([log, np.zeros((64 + len(log), 2), np.int64)])
             code, where, idle = run(walk, ref, rules.refi, first, last, log, who, ready)
-        if code != OK:
-            raise UserError(_sentence(table, rows, code, where, who, ptr))
-        end = last + rules.done[rows["cmd"]]
         cut = list(zip(ptr[:-1], ptr[1:], strict=True))
         log = log[: walk.clock[LOGGED]]
+        if code != OK:
+            until = [issued[issued >= 0] for issued in (first[a:b] for a, b in cut)]
+            sentence = _sentence(table, rows, code, where, who, ptr)
+            raise EndError(sentence, "starved" if code == STARVED else "stuck", until, log)
+        end = last + rules.done[rows["cmd"]]
         return Issue([first[a:b] for a, b in cut], [end[a:b] for a, b in cut], log, int(idle), ready)
 
     def walk(self, rows: np.ndarray, ptr: np.ndarray, refresh: bool) -> Walk:

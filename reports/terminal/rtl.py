@@ -39,8 +39,8 @@ def show_verified(found: Mapping[str, Any]) -> None:
     if alone:
         _show_coverage(found["rows"][0])
     for row in found["rows"]:
-        for rule in row["sleeping_rules"] if not alone else ():
-            show_line(f"{row['block']}: never decided: {rule}")
+        for rule, why in row["sleeping_rules"].items():
+            show_line(f"{row['block']}: never decided a clock: {rule}: {why}")
         for what in ("first_mismatch", "waves"):
             if row.get(what):
                 show_line(f"{row['block']}: {what.replace('_', ' ')}: {row[what]}")
@@ -135,17 +135,10 @@ def unproved(rows: Rows) -> list[str]:
 
 
 def _show_coverage(row: Mapping[str, Any]) -> None:
-    """Which rule decided a clock, and where first; the same of the netlist that is emitted."""
+    """Which rule decided a clock, and where first."""
     if row["coverage"]:
-        emitted = row["emitted_coverage"] or {}
-        lines = [{"rule": rule, "case": case, "own": emitted.get(rule)} for rule, case in row["coverage"].items()]
-        more = [("own", "as emitted|r", "d")] if emitted else []
-        show_rows([("rule", "rule", ""), ("case", "first decides in case|r", "d"), *more], lines)
-        if emitted:
-            awake = sum(case is not None for case in emitted.values())
-            show_line(f"on the netlist that is emitted, {awake} of {len(emitted)} rules decided a clock")
-        if None in row["coverage"].values():
-            show_line("–: it never alone decided a clock, as another rule waits as long, or in none of these cases")
+        lines = [{"rule": rule, "case": case} for rule, case in row["coverage"].items()]
+        show_rows([("rule", "rule", ""), ("case", "first decides in case|r", "d")], lines)
 
 
 def _show_left_out(found: Mapping[str, Any]) -> None:

@@ -115,7 +115,7 @@ def verify_interleave(
     progress(2, 2)
     cycles = int(found["cycles"])
     return Verified(
-        TOP, name, simulator, scene.operations, len(wrong), 0, 0, [],
+        TOP, name, simulator, scene.operations, len(wrong), 0, 0, {},
         cycles, cycles / float(found["seconds"]), wrong[0] if wrong else None, str(waves) if waves else None,
     )  # fmt: skip
 

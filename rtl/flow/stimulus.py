@@ -8,15 +8,15 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import product
 from random import Random
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from pimloom.arch.command import STREAM, Level, Row, Rule
-from pimloom.arch.error import UserError
+from pimloom.arch.command import POSTPONED_MAX, STREAM, Level, Row, Rule
 from pimloom.arch.part import Organization, Part
-from pimloom.arch.table import RuleRow, Table, build_table, rule_rows, standard_of
-from pimloom.cycle_sim.dram.stream import issue
+from pimloom.arch.table import RuleRow, Table, bend, build_table, rule_rows, standard_of
+from pimloom.cycle_sim.dram.stream import EndError, issue
 from pimloom.rtl.flow.cosim import Case
 
 Place = tuple[int, int, int, int]  # pseudo channel, rank, bank group, bank
@@ -49,27 +49,24 @@ def draw_cases(part: Part, geometry: Organization, streams: int, commands: int, 
         turn = number // len(rules) + favourite  # each rule has its turns with either
         case = draw_case(rng, own if turn % 4 == 0 else drawn, geometry, streams, favourite, length)
         number += 1
-        if engine(case) is not None:
+        if engine(case).end == "done":
             left -= sum(map(len, case.streams))
             yield case
 
 
 def draw_own_cases(part: Part, geometry: Organization, commands: int, seed: int, apart_ck: int = 0) -> Iterator[Case]:
-    """Cases of one stream that end well, with the part's own timings and refresh, until they hold `commands`."""
-    length = length_of(commands)
+    """Cases of one stream with the part's own timings and refresh, until they hold so many: each rule by itself,
+    then biased streams."""
+    length, rng = length_of(commands), Random(f"{part.standard} {part.pim} own {seed}")
     left, number, own = commands, 0, own_table(part, geometry)
+    rows = rule_rows(own.rules)
     while left > 0:
-        rng = Random(f"{part.standard} {part.pim} own {seed} {number}")
-        rules = len(own.rules.wait)
-        if number < ALONE * rules:
-            case = draw_alone(rng, own, geometry, number % rules)
-        else:
-            case = draw_case(rng, own, geometry, 1, number % rules, length)
-        case = case._replace(refresh=True, due_ck=None, apart_ck=apart_ck)
+        rule = number % len(rows)
+        alone = draw_pair(rng, own, geometry, rule) if number < ALONE * len(rows) else None
+        case = alone.case if alone else draw_case(rng, own, geometry, 1, rule, length)
         number += 1
-        if engine(case) is not None:
-            left -= sum(map(len, case.streams))
-            yield case
+        left -= sum(map(len, case.streams))
+        yield case._replace(refresh=True, due_ck=None, apart_ck=apart_ck)
 
 
 def length_of(commands: int) -> int:
@@ -77,13 +74,46 @@ def length_of(commands: int) -> int:
     return LENGTH * min(max(commands // FEW, 1), LONGER)
 
 
-def engine(case: Case) -> tuple[list[np.ndarray], np.ndarray] | None:
-    """Issue clocks and refreshes of the model; None where the case cannot end."""
+class Model(NamedTuple):
+    """What the engine says of a case. issue_ck: int64 clocks by stream, of what issues; refresh_ck: int64[k, 2], clock
+    and node of each refresh; end: "done", or "starved" or "stuck", after which nothing can issue."""
+
+    issue_ck: list[np.ndarray]
+    refresh_ck: np.ndarray
+    end: str
+
+    def equals(self, other: "Model") -> bool:
+        """Whether all clocks are the same."""
+        same = self.end == other.end and np.array_equal(self.refresh_ck, other.refresh_ck)
+        return same and all(map(np.array_equal, self.issue_ck, other.issue_ck))
+
+
+def engine(case: Case) -> Model:
+    """The model of a case."""
     try:
         found = issue(case.table, case.streams, refresh=case.refresh, due_ck=case.due_ck, apart_ck=case.apart_ck)
-    except UserError:
-        return None
-    return found.issue_ck, found.refresh_ck
+    except EndError as error:
+        return Model(error.issue_ck, error.refresh_ck, error.end)
+    return Model(found.issue_ck, found.refresh_ck, "done")
+
+
+class Pair(NamedTuple):
+    """The commands of one rule in a case of one stream. first, last: places in the stream of the latest command but
+    window - 1 that arms the rule, and of the first that waits for it."""
+
+    case: Case
+    first: int
+    last: int
+
+    @property
+    def gap_ck(self) -> int | None:
+        """Clocks between both [CK], or None where the case does not end."""
+        model = engine(self.case)
+        return None if model.end != "done" else int(model.issue_ck[0][self.last] - model.issue_ck[0][self.first])
+
+    def bent(self, rule: int) -> "Pair":
+        """With one clock more of a rule."""
+        return self._replace(case=self.case._replace(table=bend(self.case.table, rule, 1)))
 
 
 def draw_clocks(rng: Random, part: Part, favourite: Rule, turn: int = 0) -> dict[str, int]:
@@ -111,8 +141,7 @@ def draw_case(
 
     favourite: number of the rule whose commands come often; longest: commands of all streams together, at most.
     """
-    size = (geometry.pseudo_channels, geometry.ranks, geometry.bank_groups, geometry.banks_per_group)
-    banks: list[Place] = list(product(*map(range, size)))  # type: ignore[arg-type]
+    banks = banks_of(geometry)
     many = rng.randint(1, streams)
     if rng.randrange(2) and many > 1:
         rng.shuffle(banks)
@@ -126,18 +155,38 @@ def draw_case(
     return case._replace(apart_ck=rng.choice((0, 0, table.rules.refi // 2, rng.randint(1, 80))))
 
 
-def draw_alone(rng: Random, table: Table, geometry: Organization, rule: int) -> Case:
-    """The commands of one rule, when the waits of all that prepares their rows are over: its own wait decides."""
-    size = (geometry.pseudo_channels, geometry.ranks, geometry.bank_groups, geometry.banks_per_group)
-    banks: list[Place] = list(product(*map(range, size)))  # type: ignore[arg-type]
+def draw_pair(rng: Random, table: Table, geometry: Organization, rule: int) -> Pair | None:
+    """Two commands of a rule, when the waits of all that prepares their rows are over; None where they do not meet."""
+    row, banks = rule_rows(table.rules)[rule], banks_of(geometry)
+    if not row.after or not row.before:
+        return None
     writer = Writer(rng, table, geometry, banks, banks, rule)
-    if writer.often == writer.known:  # no stream brings the commands of this rule
-        return draw_case(rng, table, geometry, 1, rule)
-    openers = set(writer.openers)
-    longest = max(row.wait for row in writer.known if openers & set(row.after))
-    (row,) = writer.often
-    writer.pair(row, rng.choice(row.after), rng.choice(row.before), QUIET * longest)
-    return Case(table, [np.array(writer.rows, STREAM)])
+    opening = (known.wait for known in writer.known if {*writer.openers} & {*known.after})
+    last = writer.pair(row, rng.choice(row.after), rng.choice(row.before), QUIET * max(opening, default=1))
+    armed = [i for i in range(last) if writer.rows[i][0] in row.after and writer.meet(row, writer.rows[i], last)]
+    if len(armed) < row.window:
+        return None
+    return Pair(Case(table, [np.array(writer.rows, STREAM)]), armed[-row.window], last)
+
+
+def draw_ends(table: Table, geometry: Organization, seed: int, apart_ck: int = 0) -> Iterator[Case]:
+    """Streams that cannot end: a row is open for longer than refreshes may be postponed; a closed row is read."""
+    rng, banks, rules = Random(seed), banks_of(geometry), table.rules
+    for late in (True, False):
+        writer = Writer(rng, table, geometry, banks, banks, 0)
+        needy = [c for c in range(len(table.names)) if writer.needs[c] == OPEN]
+        opcode, place = rng.choice(needy), rng.choice(banks)
+        if late:
+            writer.prepare(opcode, place, 0)
+        writer.put(opcode, place, 0, (POSTPONED_MAX + 3) * rules.refi * late)
+        if rules.refresh >= 0 or not late:
+            yield Case(table, [np.array(writer.rows, STREAM)], apart_ck=apart_ck)
+
+
+def banks_of(geometry: Organization) -> list[Place]:
+    """All banks of a channel."""
+    size = (geometry.pseudo_channels, geometry.ranks, geometry.bank_groups, geometry.banks_per_group)
+    return list(product(*map(range, size)))  # type: ignore[arg-type]
 
 
 class Writer:
@@ -198,12 +247,16 @@ class Writer:
             self.pair(rule, self.rng.choice(rule.after), self.rng.choice(rule.before))
         return np.array(self.rows[:length], STREAM)
 
-    def pair(self, rule: RuleRow, a: int, b: int, release: int = 0) -> None:
-        """`a` as often as the rule counts, and then `b`, with their rows prepared before. release: of the first `a`."""
+    def pair(self, rule: RuleRow, a: int, b: int, release: int = 0) -> int:
+        """`a` as often as the rule counts, and then `b`, with their rows prepared before; place of `b` in the stream.
+        release: of each `a`."""
         first = self.rng.choice([place for place in self.places if self.may(a, place)])
         near = set(self.same(rule.level, first))
         heads = [first] + self.pick(a, near - {first}, rule.window - 1)
         last = self.pick(b, self.beside(rule.level, first) if rule.sibling else near, 1)
+        if rule.window > 1 and self.rng.randrange(2):
+            *heads, end = self.in_turn(a, first, near, rule.window + 1)
+            last = [end] if self.may(b, end) else last
         row = self.rng.randrange(min(ROWS_USED, self.rules.rows))
         for opcode, places in ((b, last), (a, heads)):
             for place in places:
@@ -211,15 +264,32 @@ class Writer:
         for place in heads:
             self.prepare(a, place, row)
             self.put(a, place, row, release)
+        at = 0
         for place in last:
             self.prepare(b, place, row)
-            for _ in range(self.rng.choice((1, 1, 1, 2)) if self.leaves[b] == ANY else 1):
+            self.put(b, place, row)
+            at = len(self.rows) - 1
+            if self.leaves[b] == ANY and self.rng.randrange(4) == 0:
                 self.put(b, place, row)
+        return at
+
+    def meet(self, rule: RuleRow, command: tuple[int, ...], last: int) -> bool:
+        """Whether the rule binds the `last` command of the stream after this one."""
+        depth = min(rule.level, self.scopes[self.rows[last][0]]) - CHANNEL
+        one, other = command[1 : 1 + depth], self.rows[last][1 : 1 + depth]
+        return one[:-1] == other[:-1] and one != other if rule.sibling else one == other
 
     def pick(self, opcode: int, near: Iterable[Place], n: int) -> list[Place]:
         """Up to n places where the stream may issue the command, each another one if there are so many."""
         found = [place for place in self.places if place in near and self.may(opcode, place)]
         return self.rng.sample(found, min(n, len(found)))
+
+    def in_turn(self, opcode: int, first: Place, near: Iterable[Place], n: int) -> list[Place]:
+        """The same, n places from the first on, each in another bank group than the one before where there are some:
+        there the waits between two are shortest."""
+        found = sorted((place for place in near if self.may(opcode, place)), key=lambda place: place[::-1])
+        at = found.index(first)
+        return [found[(at + i) % len(found)] for i in range(n)]
 
     def prepare(self, opcode: int, place: Place, row: int) -> None:
         """Open or close what the command needs open or closed."""

@@ -15,9 +15,8 @@ class Verified(NamedTuple):
     elements of vectors or clocks.
 
     rules_bound: rules that decided the clock of a command at least once: one clock more and it would have issued
-    later. sleeping_rules: the others. coverage: for each rule the number of the first case that it decided, or None.
-    first_mismatch: a sentence; waves: file of the waveform that was kept. emitted_coverage: as coverage, by the cases
-    on the netlist that `rtl emit` writes, whose waits are constants; None where there is no such netlist of its own.
+    later. sleeping_rules: of the others, why they did not. coverage: for each rule the number of the first case that it
+    decided, or None. first_mismatch: a sentence; waves: file of the waveform that was kept.
     """
 
     block: str
@@ -27,13 +26,12 @@ class Verified(NamedTuple):
     mismatches: int
     rules_bound: int
     rules_total: int
-    sleeping_rules: list[str]
+    sleeping_rules: dict[str, str]
     cycles: int
     cycles_per_s: float
     first_mismatch: str | None = None
     waves: str | None = None
     coverage: dict[str, int | None] | None = None
-    emitted_coverage: dict[str, int | None] | None = None
 
 
 def wave_file(block: str, part: str, simulator: Simulator, seed: int) -> Path:

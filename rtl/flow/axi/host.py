@@ -65,7 +65,7 @@ def draw_scripts(part: Part, banks: tuple[int, int], commands: int, seed: int, o
         stream["release"] = 0
         case = Case(told.table, [stream])
         number += 1
-        if len(stream) and engine(case) is not None:
+        if len(stream) and engine(case).end == "done":
             left -= len(stream)
             yield draw_script(rng, case, told)
 

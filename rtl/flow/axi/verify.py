@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,12 +9,12 @@ from pimloom.arch.part import Part
 from pimloom.rtl.axi import DEPTH, SequencerAxi
 from pimloom.rtl.flow.axi.host import Script, draw_scripts, given
 from pimloom.rtl.flow.axi.model import Seen, mismatches, released
+from pimloom.rtl.flow.coverage import coverage, reasons
 from pimloom.rtl.flow.simulator.environment import Simulator
 from pimloom.rtl.flow.simulator.run import WAVE_SUFFIX, simulate
+from pimloom.rtl.flow.stimulus import shrink
+from pimloom.rtl.flow.verified import Verified
 from pimloom.rtl.verilog import to_verilog
-
-if TYPE_CHECKING:
-    from pimloom.rtl.flow.verified import Verified
 
 BENCH, TOP = "pimloom.rtl.flow.benches.axi", "sequencer_axi"
 BANKS = (2, 2)
@@ -51,12 +50,9 @@ def verify_axi(
     seed: int,
     waves: Path | None,
     progress: Callable[[int, int], None],
-) -> "Verified":
+) -> Verified:
     """Random streams, written and read by a host: responses, words, and clocks of issue. Of five commands four with
     refreshes close to each other and a queue that is often full, one with the part's own interval and `DEPTH`."""
-    from pimloom.rtl.flow.verified import Verified
-    from pimloom.rtl.flow.verify import coverage_of  # which knows this one
-
     progress(0, 3)
     own = commands // 5
     halves = [(commands - own, True, SHALLOW), (own, False, DEPTH)]
@@ -74,8 +70,9 @@ def verify_axi(
         wrong += [sentence for sentences in found for sentence in sentences]
         cases += [released(*pair) for pair in zip(scripts, seen, strict=True)]
         progress(done, 3)
-    table = coverage_of(sets[0][0][0].told.rules, cases) if not wrong else {}
-    asleep = [rule for rule, case in table.items() if case is None]
+    rules, table = sets[0][0][0].told.rules, sets[0][0][0].told.table
+    decided = coverage(rules, cases) if not wrong else {}
+    asleep = reasons(rules, table, shrink(part, *BANKS), [rule for rule, case in decided.items() if case is None])
     progress(3, 3)
     return Verified(
         TOP, name, simulator, sum(len(case.streams[0]) for case in cases), len(wrong),

@@ -12,6 +12,7 @@ from pimloom.arch.command import Level, Role, Row
 from pimloom.arch.part import Part
 from pimloom.arch.standard import clocks
 from pimloom.arch.table import RuleRow, Table, rule_rows, standard_of
+from pimloom.rtl.binding import can_bind, groups
 from pimloom.rtl.command import COORDINATES, command_layout
 
 HEAD = """// Assertions of the rules of {part} on the command bus of {block}, to which they are bound below. Those
@@ -61,7 +62,7 @@ def assertions(
     for i, (rule, said) in enumerate(zip(rule_rows(rules), standard_of(part).rules, strict=True)):
         if moments & {*rule.after, *rule.before}:
             lines.append(f"  // not asserted, for the bus does not show when it begins: {said}")
-        elif rule.wait <= 2 - len(buses):
+        elif not can_bind(rules, rule):
             lines.append(f"  // never waits on one bus, whose commands are a clock apart: {said} = {rule.wait} CK")
         elif rule.wait > 0 and rule.after and rule.before:
             lines += _rule(table, i, rule, str(said), [int(n) for n in rules.size], buses)
@@ -113,7 +114,11 @@ def _rule(table: Table, i: int, rule: RuleRow, said: str, size: list[int], buses
         if (after := _is(b, rule.after, table)) != "1'b0":
             where = f"{at(b)} != n && ({at(b)}) / {fan} == n / {fan}" if rule.sibling else f"{at(b)} == n"
             arms.append(f"({after} && {where})")
-    waits = [f"({w} && {at(b)} == n)" for b in buses if (w := _is(b, rule.before, table)) != "1'b0"]
+    waits = list[str]()
+    for level, before in groups(table.rules, rule):  # a wider command waits at each node in its scope
+        wide = size[Level.BANK] // size[level]
+        node = "n" if level == rule.level else f"n / {size[rule.level] // size[level]}"
+        waits += [f"({w} && bank_{b} / {wide} == {node})" for b in buses if (w := _is(b, before, table)) != "1'b0"]
     across = [f"({a} && {w})" for a in arms for w in waits if a.partition("__")[2][0] != w.partition("__")[2][0]]
     yield f"    wire arms = {' || '.join(arms)};"
     yield f"    wire waits = {' || '.join(waits)};"

@@ -24,10 +24,11 @@ from pimloom.rtl.flow.npu_pim.channel import all_mismatches, draw_words, filled,
 from pimloom.rtl.flow.npu_pim.traffic import draw_traffic
 from pimloom.rtl.flow.scenes import optics
 from pimloom.rtl.flow.scenes.scene import mismatches, play
+from pimloom.rtl.flow.sequencer import mismatches as differ
+from pimloom.rtl.flow.sequencer import most_ck
 from pimloom.rtl.flow.simulator.run import instead
-from pimloom.rtl.flow.stimulus import draw_own_cases, engine
+from pimloom.rtl.flow.stimulus import draw_own_cases
 from pimloom.rtl.flow.verify import SCENES
-from pimloom.rtl.flow.verify import mismatches as differ
 from pimloom.rtl.npu_pim.channel import NpuPimChannel
 from pimloom.rtl.pim_channel import PimChannel
 
@@ -41,9 +42,7 @@ Run = Callable[[Any, Any, str, Path], str]  # of a component, its part, its Veri
 
 def _sequencer(block: Any, part: Part, verilog: str, waves: Path) -> str:
     cases = list(draw_own_cases(part, part.organization, OPERATIONS, SEED, block.apart))
-    model = [engine(case) for case in cases]
-    most = 2 * max(int(ck.max(initial=0)) for done in model if done for ck in done[0]) + 1000
-    walks = walk(cases, 1, 0, most_ck=most, waves=waves, verilog=verilog).walks
+    walks = walk(cases, 1, 0, most_ck=most_ck(cases), waves=waves, verilog=verilog).walks
     return next((said for case, found in zip(cases, walks, strict=True) for n, said in [differ(case, found)] if n), "")
 
 

@@ -172,6 +172,6 @@ def verify_gemm(
     progress(2, 2)
     results = sum(found.x.size for found in went)
     return Verified(
-        "npu_gemm", str(shape), simulator, results, len(wrong), 0, 0, [],
+        "npu_gemm", str(shape), simulator, results, len(wrong), 0, 0, {},
         clocks, clocks / seconds, wrong[0] if wrong else None, str(waves) if waves else None,
     )  # fmt: skip

@@ -181,6 +181,6 @@ def verify_tiles(
         run_script(shape, DEPTH, given, simulator, waves)
     progress(2, 2)
     return Verified(
-        "npu_tiles", str(shape), simulator, len(given.freed), len(wrong), 0, 0, [],
+        "npu_tiles", str(shape), simulator, len(given.freed), len(wrong), 0, 0, {},
         given.clocks, given.clocks / float(left["seconds"]), wrong[0] if wrong else None, str(waves) if waves else None,
     )  # fmt: skip

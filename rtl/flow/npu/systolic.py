@@ -49,7 +49,7 @@ def verify_array(
     progress(2, 2)
     clocks = len(given.valid)
     return Verified(
-        "systolic", str(shape), simulator, int(given.valid.sum()), len(wrong), 0, 0, [],
+        "systolic", str(shape), simulator, int(given.valid.sum()), len(wrong), 0, 0, {},
         clocks, clocks / found.seconds, wrong[0] if wrong else None, str(waves) if waves else None,
     )  # fmt: skip
 

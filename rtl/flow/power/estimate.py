@@ -14,17 +14,14 @@ from pimloom.arch.error import UserError
 from pimloom.arch.files import at_once, write_json
 from pimloom.arch.optics import Optics
 from pimloom.arch.part import Part
-from pimloom.rtl.flow.cosim import walk
 from pimloom.rtl.flow.counted import LIBRARY
 from pimloom.rtl.flow.power.activity import toggles
 from pimloom.rtl.flow.power.liberty import Library, read_library
 from pimloom.rtl.flow.power.netlist import Netlist, netlist
-from pimloom.rtl.flow.simulator.environment import Simulator
 from pimloom.rtl.flow.simulator.run import instead
-from pimloom.rtl.flow.stimulus import draw_own_cases
 from pimloom.rtl.flow.synth import SCRIPTS
 from pimloom.rtl.flow.verified import Verified
-from pimloom.rtl.flow.verify import VERIFIERS, Run, mismatches
+from pimloom.rtl.flow.verify import VERIFIERS
 from pimloom.rtl.flow.yowasp import YOSYS, tool_version, tools
 
 SLEW_NS = 0.18  # [assumed] of every input's change: the second of the library's five, a gate that drives few others
@@ -95,8 +92,7 @@ def estimate_power(
     with at_once(), tempfile.TemporaryDirectory(prefix="pimloom-") as folder:
         waves = Path(folder) / "run.vcd"
         with instead(gates):
-            check = _own_sequencer if block == "sequencer" else VERIFIERS[block]
-            run: Verified = check(
+            run: Verified = VERIFIERS[block](
                 part_name, device, "verilator", commands, seed, waves, lambda done, total: None, **(sizes or {})
             )
         progress(2, 3)
@@ -104,21 +100,6 @@ def estimate_power(
     found = _power(block, part_name, made[0], library, changes, run, clock_mhz)
     progress(3, 3)
     return found
-
-
-def _own_sequencer(
-    name: str, part: Part | Optics, simulator: Simulator, commands: int, seed: int, waves: Path, progress: object
-) -> Verified:
-    """The sequencer with all banks of the part and its own timings, one stream; `verify` takes few banks and any."""
-    assert isinstance(part, Part)
-    run = Run(list(draw_own_cases(part, part.organization, commands, seed)), 1, 0)
-    found = walk(run.cases, 1, 0, most_ck=run.most_ck(), simulator=simulator, waves=waves)
-    wrong = [mismatches(case, each) for case, each in zip(run.cases, found.walks, strict=True)]
-    clocks, asked = sum(each.clocks for each in found.walks), sum(len(s) for case in run.cases for s in case.streams)
-    first = next((sentence for n, sentence in wrong if n), None)
-    return Verified(
-        "sequencer", name, simulator, asked, sum(n for n, _ in wrong), 0, 0, [], clocks, clocks / found.seconds, first,
-    )  # fmt: skip
 
 
 def _mapped(verilog: str, top: str, library: Library, note: Callable[[str], None]) -> Netlist:
