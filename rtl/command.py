@@ -1,22 +1,41 @@
 """A command on wires, decoded: its opcode, its node of each level, its row and column."""
 
 from collections.abc import Iterable
+from enum import IntEnum
+from functools import cache
 
 from amaranth.hdl import Const, Module, Signal, Value
 from amaranth.lib import data
 
 from pimloom.arch.command import Level
 from pimloom.arch.table import Rules, Table
+from pimloom.rtl.tidy.constants import BITS
 
 COORDINATES = ("pch", "rank", "bg", "bank")  # one for each level below the channel
+
+
+@cache
+def opcodes(names: tuple[str, ...]) -> type[IntEnum]:
+    """The opcodes of a table as an enumeration, whose names the Verilog has."""
+    return IntEnum("Cmd", {name: opcode for opcode, name in enumerate(names)})
 
 
 def command_layout(table: Table) -> data.StructLayout:
     """Fields of a command as in STREAM, each as wide as the geometry asks for; a field with one value has no wire."""
     rules = table.rules
     fan = [int(n) for n in rules.size[1:] // rules.size[:-1]]
-    fields = {"cmd": range(len(table.names)), **dict(zip(COORDINATES, map(range, fan), strict=True))}
+    fields = {"cmd": opcodes(tuple(table.names)), **dict(zip(COORDINATES, map(range, fan), strict=True))}
     return data.StructLayout(fields | {"row": range(rules.rows), "col": range(rules.columns)})
+
+
+def node_names(rules: Rules, level: int) -> list[str]:
+    """Names of the nodes of a level in a channel, by their coordinates: BG1_BANK2; of one node at least the last."""
+    fans = [int(rules.size[n] // rules.size[n - 1]) for n in range(1, level + 1)]
+    names = [""]
+    for coordinate, fan in zip(COORDINATES, fans, strict=False):
+        if fan > 1 or coordinate == COORDINATES[level - 1]:
+            names = [f"{above}{coordinate.upper()}{n}_" for above in names for n in range(fan)]
+    return [name.removesuffix("_") for name in names]
 
 
 def any_of(values: Iterable[Value]) -> Value:
@@ -36,9 +55,12 @@ class Decoded:
 
     def __init__(self, m: Module, rules: Rules, command: data.View, name: str) -> None:
         self.row = command.row
-        self._is = Signal(len(rules.scope), name=f"{name}_is")
+        kind = command.shape()["cmd"].shape
+        cmd, names = Signal(kind, name=f"{name}_cmd"), " ".join(f"CMD_{one.name}" for one in kind)
+        self._is = Signal(len(rules.scope), name=f"{name}_is", attrs={BITS: names})
+        m.d.comb += cmd.eq(command.cmd)
         for opcode in range(len(rules.scope)):
-            m.d.comb += self._is[opcode].eq(command.cmd == opcode)
+            m.d.comb += self._is[opcode].eq(cmd == opcode)
         self._at: list[Value] = [Const(1, 1)]
         for level in Level:
             if level > 0:
@@ -46,7 +68,7 @@ class Decoded:
 
     def _below(self, m: Module, rules: Rules, coordinate: Value, level: int, name: str) -> Value:
         nodes, fan = int(rules.size[level]), int(rules.size[level] // rules.size[level - 1])
-        at = Signal(nodes, name=name.lower())
+        at = Signal(nodes, name=name.lower(), attrs={BITS: " ".join(node_names(rules, level))})
         for n in range(nodes):
             m.d.comb += at[n].eq(self._at[level - 1][n // fan] & (coordinate == n % fan))
         return at

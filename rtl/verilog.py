@@ -8,14 +8,15 @@ from contextlib import contextmanager
 from unittest.mock import patch
 
 from amaranth.back import rtlil
-from amaranth.hdl import Value
-from amaranth.lib.wiring import Component, Flow
+from amaranth.lib.wiring import Component
 
+from pimloom.rtl.ports import CLOCK, ports_of
+from pimloom.rtl.tidy.constants import name_constants
 from pimloom.rtl.tidy.fold import fold
 from pimloom.rtl.tidy.module import Instance, Module
 from pimloom.rtl.tidy.names import name_all, plain
 from pimloom.rtl.tidy.read import Unreadable, read
-from pimloom.rtl.tidy.registers import alias, merge
+from pimloom.rtl.tidy.registers import alias, merge, settle, start
 from pimloom.rtl.tidy.share import share
 from pimloom.rtl.tidy.write import write
 from pimloom.rtl.yosys import run_yosys
@@ -23,7 +24,6 @@ from pimloom.rtl.yosys import run_yosys
 MODULE = re.compile(r"^module .*?^endmodule\n", re.DOTALL | re.MULTILINE)
 PASSES = ["proc -nomux -norom", "memory_collect"]
 LESS = ["opt_expr", "opt_merge", "wreduce", "opt_expr", "opt_clean"]  # equal values once, no bits that nobody reads
-CLOCK = ("clk", "rst")
 
 
 def to_verilog(component: Component, name: str, notes: Mapping[str, str] | None = None, prefix: str = "") -> str:
@@ -58,18 +58,10 @@ def to_verilog(component: Component, name: str, notes: Mapping[str, str] | None 
                 told.add(kind)
         m.name = names[m.name]
     for m in modules:
+        name_constants(m)
         _order_ports(m, ports_of(component) if m.name == name else {})
     below = [to_verilog(module, prefix + own, prefix=prefix) for own, module in by_name.items()]
     return "\n".join([*map(write, modules), *below])
-
-
-def ports_of(component: Component) -> dict[str, tuple[Flow, int]]:
-    """Direction and bits of each port that is not empty, by its name in Verilog, in the order of the signature."""
-    found = dict[str, tuple[Flow, int]]()
-    for path, member, value in component.signature.flatten(component):
-        if width := len(Value.cast(value)):
-            found["__".join(map(str, path))] = member.flow, width
-    return found
 
 
 def _order_ports(m: Module, first: Iterable[str]) -> None:
@@ -87,9 +79,11 @@ def to_raw_verilog(component: Component, name: str) -> str:
 
 def tidy(m: Module) -> None:
     """Registers and expressions of a module as one reads them; it stays equal."""
+    start(m)
     merge(m)
     alias(m)
     fold(m)
+    settle(m)
 
 
 def _netlist(component: Component, name: str, write_it: str, passes: list[str]) -> str:

@@ -5,6 +5,7 @@ import re
 from functools import cache
 from pathlib import Path
 
+import msgspec
 import pytest
 from amaranth._toolchain.yosys import _BuiltinYosys, _SystemYosys
 
@@ -13,6 +14,7 @@ from pimloom.arch.table import compile_table
 from pimloom.rtl import bf16, float32, yosys
 from pimloom.rtl.blocks import BLOCKS
 from pimloom.rtl.command import command_layout
+from pimloom.rtl.flow.stimulus import shrink
 from pimloom.rtl.header import header
 from pimloom.rtl.verilog import to_verilog
 from tests.slow import slow
@@ -81,6 +83,33 @@ def test_what_stands_above_names_every_port_of_the_module(name):
     assert ports is not None
     names = re.findall(r"^  (?:input|output) (?:wire|reg) (?:\[\d+:0\] )?(\w+)", ports[1], re.MULTILINE)
     assert told == names and told[:2] == ["clk", "rst"]
+
+
+PARAM = re.compile(r"^  localparam (?:\[\d+:0\] )?(\w+) = \d+'d(\d+);$", re.MULTILINE)
+
+
+def test_opcodes_and_banks_are_localparams_of_the_parts_table():
+    """Each opcode that the sequencer compares has its number of the table; each bank its number of the channel."""
+    part = msgspec.structs.replace(PART, organization=shrink(PART, 2, 2))
+    text = to_verilog(BLOCKS["sequencer"].build(part), "sequencer")
+    params = {name: int(value) for name, value in PARAM.findall(text)}
+    names = compile_table(part).names
+    for opcode, name in enumerate(names):
+        assert params[f"CMD_{name}"] == opcode
+        assert f"assign head_0_is[CMD_{name}] = head_0_cmd == CMD_{name};" in text
+    banks = {name: value for name, value in params.items() if "BANK" in name}
+    assert banks == {"BG0_BANK0": 0, "BG0_BANK1": 1, "BG1_BANK0": 2, "BG1_BANK1": 3}
+    assert not re.search(r"_cmd [!=]= \d|_is\[\d|_bank\[\d|_bank_group\[\d|payload\[\d+:0\] ==", text)
+    assert all(text.count(name) > 1 for name in params)  # none is declared in vain
+
+
+def test_states_are_localparams_of_the_enumeration():
+    text = to_verilog(BLOCKS["interleave"].build(PART), "interleave")
+    assert {name: int(value) for name, value in PARAM.findall(text)} == {
+        "STAGE_IDLE": 0, "STAGE_A": 1, "STAGE_B": 2, "STAGE_C": 3, "STAGE_E": 4, "STAGE_F": 5,
+    }  # fmt: skip
+    assert "casez (stage)\n        STAGE_IDLE: stage <= STAGE_A;\n" in text and "if (rst) stage <= STAGE_IDLE;" in text
+    assert not re.search(r"stage (<=|==|!=) \d|if \(1'h1\)|^ *3'h\d:", text, re.MULTILINE)
 
 
 @pytest.mark.parametrize(("own", "compiled"), [(True, 1), (False, 0)])

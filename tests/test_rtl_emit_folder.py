@@ -339,8 +339,9 @@ def test_the_bench_of_a_channel_with_pim_runs_under_its_rules(tmp_path: Path) ->
     name, spec = "npu_pim_channel", small(load_part("hbm2_neupims").value, "dual", Size(ranks=1))
     block, out = NpuPimChannel(spec, 16, 8), tmp_path / "npu_pim_channel"
     write_folder(out, lambda: files_of(made(block, name, spec.part, "hbm2_neupims")))
-    done = make(out, "verilator", tmp_path)
-    assert done.returncode == 0 and "PASS=1" in done.stdout, done.stdout[-2000:] + done.stderr[-2000:]
+    for simulator in simulators():
+        done = make(out, simulator, tmp_path)
+        assert done.returncode == 0 and "PASS=1" in done.stdout, done.stdout[-2000:] + done.stderr[-2000:]
     rules = out / f"{name}_rules.sv"
     text = rules.read_text()
     for said, wait in (("ACT → RD RDA, same bank: tRCDRD", 14), ("PIM_PRECHARGE → G_ACT, same bank: tRP", 14)):

@@ -1,20 +1,13 @@
 # amaranth: UnusedElaboratable=no
 """Systolic arrays: one element, a row of them, rows below each other; each is written once and instantiated."""
 
-from collections.abc import Mapping
-
-from amaranth.hdl import Cat, ClockSignal, Instance, Module, ResetSignal, Signal, Value
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import Component, In, Out
 
 from pimloom.rtl.npu.element import OutputElement, WeightElement
 from pimloom.rtl.npu.shape import RESULT, ArrayShape, activation, weight
-
-
-def place(m: Module, name: str, module: str, i: Mapping[str, Value], o: Mapping[str, Value]) -> None:
-    """An instance of a module that has clock and reset, and is written elsewhere in the same file."""
-    ports = {f"i_{port}": value for port, value in i.items()} | {f"o_{port}": value for port, value in o.items()}
-    m.submodules[name] = Instance(module, i_clk=ClockSignal(), i_rst=ResetSignal(), **ports)
+from pimloom.rtl.ports import place
 
 
 class ElementRow(Component):

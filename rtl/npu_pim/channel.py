@@ -44,6 +44,11 @@ class NpuPimChannel(wiring.Component):
         results = data.ArrayLayout(bf16.WIDTH, plan.banks)
         super().__init__({**offers, **out, "word": In(bits), "read": Out(bits), "results": Out(results)})
 
+    @property
+    def modules(self) -> dict[str, wiring.Component]:
+        """What is instantiated, by the name of its module."""
+        return self.device.modules
+
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.controller = controller = self.controller

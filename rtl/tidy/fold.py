@@ -35,6 +35,7 @@ from pimloom.rtl.tidy.module import (
     Process,
     Set,
     Statement,
+    Wire,
     named,
     reads,
     rewrite,
@@ -86,8 +87,13 @@ def _unread(m: Module, item: Item, read: Counter[str]) -> bool:
     if isinstance(item, Assign) and isinstance(item.value, Const) and not item.value.text.split("'")[-1][1:].strip("x"):
         return True  # a bit that Yosys found nobody to read
     if isinstance(item, Assign) or isinstance(item, Process) and not item.clock:
-        return all(not read[named(to)] and not m.wires[named(to)].way for to in targets(item))
+        return all(not read[named(to)] and not _is_wanted(m.wires[named(to)]) for to in targets(item))
     return False
+
+
+def _is_wanted(wire: Wire) -> bool:
+    """Whether others may read it: a port, or what names the values of a field that is read."""
+    return bool(wire.way or wire.values)
 
 
 def _narrow(m: Module) -> bool:
@@ -122,12 +128,12 @@ def _with_whole(e: Expr, whole: dict[Expr, Expr]) -> Expr:
 
 
 def _fields(m: Module) -> None:
-    """A field's name for its bits of a record."""
+    """A field's name, or that of an enumeration, for its bits of a record."""
     names = {
         item.value: item.to
         for item in m.items
         if isinstance(item, Assign) and isinstance(item.to, Ref) and isinstance(item.value, Slice)
-        if item.to.name.startswith(f"\\{item.value.name.lstrip(chr(92))}.")
+        if m.wires[item.to.name].values or item.to.name.startswith(f"\\{item.value.name.lstrip(chr(92))}.")
     }
 
     def change(e: Expr) -> Expr:

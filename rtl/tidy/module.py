@@ -10,7 +10,8 @@ WIDTH = 116  # characters of a line
 
 @dataclass
 class Wire:
-    """What is declared. way: "input", "output" or "". words: of a memory, else 0. init: of a register, or ""."""
+    """What is declared. way: "input", "output" or "". words: of a memory, else 0. init: of a register, or "". values:
+    names of its values, of an enumeration; bits: names of its bits, the lowest first."""
 
     name: str
     kind: str = "wire"
@@ -19,6 +20,8 @@ class Wire:
     words: int = 0
     init: str = ""
     source: str = ""
+    values: dict[int, str] = field(default_factory=dict)
+    bits: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -92,12 +95,13 @@ Item = Assign | Process | Instance | Memory
 
 @dataclass
 class Module:
-    """name, names of ports in order, what is declared, what is in it."""
+    """name, names of ports in order, what is declared, what is in it; constants: bits and value of each by its name."""
 
     name: str
     ports: list[str]
     wires: dict[str, Wire]
     items: list[Item]
+    constants: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def widths(self) -> dict[str, int]:
         """Bits of each wire; under `name[]` those of a memory's word."""
@@ -154,19 +158,25 @@ def reads(item: Item | Statement) -> Iterator[Expr]:
 
 def targets(item: Item | Statement) -> Iterator[Expr]:
     """Every wire, or bits of one, that is assigned to in it by name."""
+    for to, _ in sets(item):
+        yield from to.parts if isinstance(to, Cat) else (to,)
+
+
+def sets(item: Item | Statement) -> Iterator[tuple[Expr, Expr]]:
+    """Every assignment in it: to what, and the value."""
     match item:
         case Assign() | Set():
-            yield from (e for e in (item.to.parts if isinstance(item.to, Cat) else (item.to,)))
+            yield item.to, item.value
         case If():
             for inner in (*item.then, *item.other):
-                yield from targets(inner)
+                yield from sets(inner)
         case Case():
             for _, body in item.arms:
                 for inner in body:
-                    yield from targets(inner)
+                    yield from sets(inner)
         case Process():
             for inner in item.body:
-                yield from targets(inner)
+                yield from sets(inner)
 
 
 def named(e: Expr) -> str:

@@ -2,11 +2,11 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from pimloom.arch.error import UserError
-from pimloom.rtl.tidy.expression import Bin, Cat, Cond, Expr, Ref, Slice, Un, leaves
-from pimloom.rtl.tidy.module import Assign, Instance, Memory, Module, named, reads, targets
+from pimloom.rtl.tidy.expression import Bin, Cat, Cond, Expr, Index, Ref, Slice, Un, leaves
+from pimloom.rtl.tidy.module import Assign, Instance, Memory, Module, Process, named, reads, sets, targets
 from pimloom.rtl.tidy.registers import anonymous, rename
 from pimloom.rtl.tidy.source import name_at
 
@@ -75,7 +75,7 @@ def name_all(m: Module) -> dict[str, str]:
         for port, e in item.ports
         if isinstance(e, Ref) and not driven[e.name] and not m.wires[e.name].way
     }
-    at_ports = _inputs(m, driven) | outs
+    at_ports = _inputs(m, driven) | outs | dict(_words(m))
     base = {name: _base(m, name, whole, at_ports) for name in m.wires}
     many = Counter(base.values())
     taken, names = {b for n, b in base.items() if not anonymous(n)}, dict[str, str]()
@@ -112,6 +112,15 @@ def _inputs(m: Module, driven: Counter[str]) -> dict[str, str]:
     return {name: port for name, port in reversed(ports) if driven[name] and read[name] == many[name]}
 
 
+def _words(m: Module) -> Iterator[tuple[str, str]]:
+    """Names for registers without one that a memory's word is read into: the memory's."""
+    for item in m.items:
+        if isinstance(item, Process) and item.clock:
+            for to, value in sets(item):
+                if isinstance(to, Ref) and isinstance(value, Index) and m.wires[value.name].words:
+                    yield to.name, f"{value.name}_word"
+
+
 def _fix_clashes(names: dict[str, str], m: Module) -> None:
     """Two names of the source that are one when plain: the second gets a number."""
     seen = set[str]()
@@ -127,7 +136,7 @@ def _base(m: Module, name: str, whole: dict[str, Assign], outs: dict[str, str]) 
     if name in outs:
         return plain(outs[name])
     word = name.removeprefix("\\").partition("$")[0]
-    if word and word != "port":
+    if "$" in name and word and word != "port":
         return plain(word)
     if "." in name:
         head, _, tail = name.removeprefix("\\").partition(".")

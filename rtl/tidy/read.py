@@ -2,6 +2,7 @@
 
 import re
 
+from pimloom.rtl.tidy.constants import BITS
 from pimloom.rtl.tidy.expression import RANK, Bin, Cat, Cond, Const, Expr, Index, Ref, Slice, Un
 from pimloom.rtl.tidy.module import Assign, Case, If, Instance, Memory, Module, Process, Set, Statement, Wire
 
@@ -14,6 +15,7 @@ DECLARED = re.compile(
     r"  (wire|reg|input|output|inout|integer)(?: \[(-?\d+):0\])? (\\?\S+?)(?: \[(\d+):(\d+)\])?\s*(?:= (\S+))?;$"
 )
 SOURCE = re.compile(r'\(\* src = "(.*?)" \*\)')
+ATTRIBUTE = re.compile(r'  \(\* (\w+) = "(.*)" \*\)')
 ATTRIBUTES = re.compile(r"\(\*.*?\*\) ?")
 PORT = re.compile(r"    \.(\\\S+ |\w+)\((.*?)\),?$")
 
@@ -130,16 +132,20 @@ def read(text: str) -> Module:
 class _Lines:
     def __init__(self, module: Module, lines: list[str]) -> None:
         self.module, self.lines, self.source = module, lines[::-1], ""
+        self.attributes = dict[str, str]()
 
     def item(self) -> None:
         line = self.lines.pop()
         if line.startswith("  (*") and line.endswith("*)"):
             if found := SOURCE.search(line):
                 self.source = found[1].partition("|")[0]
+            elif found := ATTRIBUTE.fullmatch(line):
+                self.attributes[found[1]] = found[2]
             return
         source, self.source = self.source, ""
+        attributes, self.attributes = self.attributes, {}
         if found := DECLARED.match(line):
-            self.declare(found, source)
+            self.declare(found, source, attributes)
         elif line.startswith("  assign "):
             to, value = _both(line[9:-1], " = ")
             made = SOURCE.search(line)  # Yosys writes it behind the operator
@@ -156,7 +162,7 @@ class _Lines:
         elif line.strip():
             raise Unreadable(line)
 
-    def declare(self, found: re.Match[str], source: str) -> None:
+    def declare(self, found: re.Match[str], source: str, attributes: dict[str, str]) -> None:
         kind, high, name, first, last, init = found.groups()
         wire = self.module.wires.setdefault(name, Wire(name))
         if kind in ("input", "output"):
@@ -164,6 +170,11 @@ class _Lines:
         elif kind == "reg":
             wire.kind = "reg"
         wire.width, wire.init, wire.source = int(high or 0) + 1, init or wire.init, source or wire.source
+        wire.bits = attributes.get(BITS, "").split() or wire.bits
+        kind = attributes.get("enum_base_type", "").upper()
+        wire.values |= {
+            int(a[11:], 2): f"{kind}_{name}" for a, name in attributes.items() if a.startswith("enum_value_")
+        }
         if first:
             wire.words = max(int(first), int(last)) + 1
 

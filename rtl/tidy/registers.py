@@ -1,14 +1,52 @@
 """Registers as an engineer writes them: what Yosys keeps in a process of its own, at the edge of the clock."""
 
+import re
 from collections import Counter
 
-from pimloom.rtl.tidy.expression import Cat, Expr, Index, Ref, Slice, leaves, parts_of, rebuilt
+from pimloom.rtl.tidy.expression import Cat, Const, Expr, Index, Ref, Slice, leaves, parts_of, rebuilt
 from pimloom.rtl.tidy.module import Assign, Case, If, Module, Process, Set, Statement, named, reads, rewrite, targets
+
+MADE_UP = re.compile(r"_\d+_")  # by Yosys where it writes
 
 
 def anonymous(name: str) -> bool:
     """Whether Amaranth or Yosys made the name up."""
-    return "$" in name
+    return "$" in name or MADE_UP.fullmatch(name) is not None
+
+
+def start(m: Module) -> None:
+    """Registers without a value at power-up, those of memories' read ports, begin with 0, as Amaranth has it."""
+    for item in m.items:
+        if isinstance(item, Process) and item.clock:
+            for to in targets(item):
+                wire = m.wires[named(to)]
+                if not wire.words and not wire.init:
+                    wire.init = f"{wire.width}'h0"
+
+
+def settle(m: Module) -> None:
+    """What is decided by a constant, or changes nothing, is not asked."""
+    for item in m.items:
+        if isinstance(item, Process):
+            item.body = _settled(item.body)
+
+
+def _settled(body: list[Statement]) -> list[Statement]:
+    found = list[Statement]()
+    for statement in body:
+        match statement:
+            case If(Const("1'h1"), then, _):
+                found += _settled(then)
+                continue
+            case If(_, then, other):
+                statement.then, statement.other = _settled(then), _settled(other)
+                if statement.then == statement.other:
+                    found += statement.then
+                    continue
+            case Case():
+                statement.arms = [(label, _settled(inner)) for label, inner in statement.arms]
+        found.append(statement)
+    return found
 
 
 def merge(m: Module) -> None:
@@ -78,7 +116,9 @@ def alias(m: Module) -> None:
     for item in m.items:
         if isinstance(item, Assign) and isinstance(item.to, Ref) and isinstance(item.value, Ref):
             mine, its = m.wires[item.to.name], m.wires[item.value.name]
-            if anonymous(mine.name) or not anonymous(its.name) or its.way or its.words or its.name in names:
+            if its.way or its.words or its.name in names or not anonymous(its.name):
+                continue
+            if anonymous(mine.name) and not MADE_UP.fullmatch(its.name):
                 continue
             if mine.width == its.width and mine.way != "input" and mine.kind == "wire":
                 names[its.name] = mine.name

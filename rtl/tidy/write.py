@@ -23,6 +23,7 @@ from pimloom.rtl.tidy.module import (
 )
 from pimloom.rtl.tidy.names import drivers
 
+INDEX = ("i", "n", "k", "word_index")  # of a loop over a memory's words: the first that is no wire
 START = "at_start"  # read by processes without a clock, so that they run once where nothing changes
 
 
@@ -36,16 +37,18 @@ def write(m: Module) -> str:
         if not m.wires[item.to.name].way and not m.wires[item.to.name].init
     }
     lines = [f"module {m.name} (", *_commas(_port(m.wires[name]) for name in m.ports), ");"]
+    for name, (width, value) in m.constants.items():
+        lines.append(f"  localparam {_bits(Wire(name, width=width))}{name} = {width}'d{value};")
     starts = any(isinstance(item, Process) and not item.clock for item in m.items)
     lines += [f"  reg {START} = 0;  // lets processes without a clock run once"] if starts else []
-    lines += (
-        ["  integer i;"] if any(isinstance(i, Memory) and any(a != b for a, b, _ in i.runs) for i in m.items) else []
-    )
+    index = next(name for name in INDEX if name not in m.wires)
+    if any(isinstance(item, Memory) and any(first < last for first, last, _ in item.runs) for item in m.items):
+        lines.append(f"  integer {index};")
     lines += _declared(
         m.wires[name] for name in sorted(m.wires, key=_natural) if name not in here and not m.wires[name].way
     )
     for item in _ordered(m.items, here):
-        lines += _item(item, here, widths)
+        lines += _item(item, here, widths, index)
     return "\n".join([*lines, "endmodule"]) + "\n"
 
 
@@ -104,7 +107,7 @@ def _ordered(items: list[Item], here: dict[str, Assign]) -> Iterator[Item]:
             stack += [(other, False) for other in reversed(below) if id(other) not in done]
 
 
-def _item(item: Item, here: dict[str, Assign], widths: dict[str, int]) -> Iterator[str]:
+def _item(item: Item, here: dict[str, Assign], widths: dict[str, int], index: str) -> Iterator[str]:
     match item:
         case Assign(to, value):
             if isinstance(to, Ref) and here.get(to.name) is item:
@@ -121,8 +124,8 @@ def _item(item: Item, here: dict[str, Assign], widths: dict[str, int]) -> Iterat
         case Memory(name, runs):
             yield "  initial begin"
             for first, last, word in runs:
-                at = f"{name}[i] = {word};" if last > first else f"{name}[{first}] = {word};"
-                yield f"    for (i = {first}; i <= {last}; i = i + 1) {at}" if last > first else f"    {at}"
+                loop = f"for ({index} = {first}; {index} <= {last}; {index} = {index} + 1) " if last > first else ""
+                yield f"    {loop}{name}[{index if last > first else first}] = {word};"
             yield "  end"
 
 

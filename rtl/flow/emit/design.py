@@ -13,8 +13,9 @@ from pimloom.rtl.blocks import BLOCKS
 from pimloom.rtl.flow.emit.rules import rule_notes
 from pimloom.rtl.flow.lookup import build, load_device, part_of
 from pimloom.rtl.header import header
+from pimloom.rtl.ports import CLOCK, ports_of
 from pimloom.rtl.tidy.names import top_name
-from pimloom.rtl.verilog import CLOCK, ports_of, to_verilog
+from pimloom.rtl.verilog import to_verilog
 
 CLOCKED = "\n  input wire clk"
 

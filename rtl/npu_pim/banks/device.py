@@ -14,7 +14,9 @@ from pimloom.rtl.npu_pim.banks.dot_unit import DelayLine, DotUnit, DualRowBank, 
 from pimloom.rtl.npu_pim.clockwork import OpenRows
 from pimloom.rtl.npu_pim.plan import COUNT_BITS, Plan
 from pimloom.rtl.npu_pim.queues.line import chosen
+from pimloom.rtl.ports import place
 
+UNIT = "dot_unit"  # module of the PIM units
 DEPTH = 4  # results that are on their way to the pins
 
 
@@ -53,14 +55,19 @@ class Device(wiring.Component):
                 "take": In(1),
             }
         )
-        self.units = [DotUnit(lanes, plan.comp_ck) for _ in range(plan.banks)]
+        self.unit = DotUnit(lanes, plan.comp_ck)
         columns = plan.table.rules.columns
         if (busy := columns * (self.parts * plan.comp_ck + 1) + 2) > plan.copy_ck:
             said = f"COMPs of a row and a copy take {busy} clocks, more than the {plan.copy_ck} of a GWRITE"
             raise UserError(f"{said}: a PIM_GEMV would lose its vector")
-        late = self.units[0].latency + 2
+        late = self.unit.latency + 2
         if late > plan.read_ck:
             raise UserError(f"a result takes {late} clocks; it is read {plan.read_ck} after its READRES")
+
+    @property
+    def modules(self) -> dict[str, wiring.Component]:
+        """What is instantiated, by the name of its module."""
+        return {UNIT: self.unit}
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -163,18 +170,19 @@ class Device(wiring.Component):
         part, width = at % self.parts, self.lanes * bf16.WIDTH
         first, last = Signal(range(DEPTH), name="first_result"), Signal(range(DEPTH), name="last_result")
         m.d.sync += first.eq(first + self.take)
-        for b, (unit, word) in enumerate(zip(self.units, words, strict=True)):
-            m.submodules[f"unit_{b}"] = unit
-            m.d.comb += [unit.mac.eq(mac), unit.read.eq(read)]
-            m.d.comb += unit.weights.eq(word.word_select(part, width))
-            m.d.comb += unit.inputs.eq(self.vector.o.word_select(part, width))
+        valid = Signal(len(words), name="unit_valid")
+        for b, word in enumerate(words):
+            result = Signal(bf16.WIDTH, name=f"unit_{b}_result")
+            operands = {"weights": word.word_select(part, width), "inputs": self.vector.o.word_select(part, width)}
+            given = {"mac": mac, "read": read, **operands}
+            place(m, f"unit_{b}", UNIT, given, {"result": result, "valid": valid[b]})
             kept = [Signal(bf16.WIDTH, name=f"result_{b}_{i}") for i in range(DEPTH)]
             for i, register in enumerate(kept):
-                with m.If(unit.valid & (last == i)):
-                    m.d.sync += register.eq(unit.result)
+                with m.If(valid[b] & (last == i)):
+                    m.d.sync += register.eq(result)
             found = any_of_words([Mux(first == i, register, 0) for i, register in enumerate(kept)])
             m.d.comb += self.results[b].eq(found)
-        with m.If(self.units[0].valid):
+        with m.If(valid[0]):
             m.d.sync += last.eq(last + 1)
 
 

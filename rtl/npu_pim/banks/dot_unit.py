@@ -3,7 +3,7 @@
 
 from collections.abc import Sequence
 
-from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.hdl import Const, Module, Mux, Signal, unsigned
 from amaranth.lib import memory, wiring
 from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out
@@ -14,7 +14,7 @@ from pimloom.rtl.pim_unit import PimUnit
 
 
 class DotUnit(PimUnit):
-    """As `PimUnit`, for COMPs `gap` clocks apart at least, of `lanes` bfloat16 each."""
+    """As `PimUnit`, for COMPs `gap` clocks apart at least, of `lanes` bfloat16 each, and without a bias."""
 
     def __init__(self, lanes: int, gap: int) -> None:
         if lanes < 1 or lanes & (lanes - 1):
@@ -23,9 +23,9 @@ class DotUnit(PimUnit):
         self.tree = bf16.Tree(lanes, self.clocks)
         self.latency = 1 + self.tree.latency + self.clocks
         operand = ArrayLayout(bf16.WIDTH, lanes)
-        ins = {"mac": In(1), "read": In(1), "load": In(1), "weights": In(operand), "inputs": In(operand)}
-        members = {**ins, "bias": In(bf16.WIDTH), "result": Out(bf16.WIDTH), "valid": Out(1)}
-        wiring.Component.__init__(self, members)
+        ins = {"mac": In(1), "read": In(1), "weights": In(operand), "inputs": In(operand)}
+        wiring.Component.__init__(self, {**ins, "result": Out(bf16.WIDTH), "valid": Out(1)})
+        self.load, self.bias = Const(0, 1), Const(0, bf16.WIDTH)
 
 
 class DualRowBank(wiring.Component):
