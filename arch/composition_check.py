@@ -166,6 +166,8 @@ def check_overlap(document: Document, spec: ComposedSystem, parts: Parts) -> Non
     pairs = {kind for _, kind, units in placed(spec) if len(units) > 1}
     if spec.how.experts == "co-processed" and not pairs:
         document.fail("overlap.experts", "no phase names two units for experts, such as experts: [npu, pim]")
+    if spec.overlap != "serial" and len(spec.units) == 1:
+        document.fail("overlap", f"there is no unit beside {next(iter(spec.units))}; expected serial")
     needed = {unit.memory for unit in spec.units.values() if isinstance(unit, ArraysUnit)}
     for name, memory in spec.memories.items():
         if isinstance(memory, PartMemory) and memory.controller is not None and name not in needed:

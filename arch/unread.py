@@ -80,6 +80,7 @@ ASLEEP = ("timing.tCKESR", "timing.tXS", "current.IDD6")
 ROWS = frozenset({Role.ACTIVATE, Role.MULTIPLY, Role.PRECHARGE})
 OF_DOTS = {"nGEMV", "nTREE"}  # not rules, but times of dot products in the units beside the banks
 OF_AIM = ROWS | {Role.LOAD, Role.RESULTS, Role.SCATTER, Role.WRITE}  # PIM-GPT and units at banks: K and V are written
+OF_ARRAYS = frozenset({Role.ACTIVATE, Role.PRECHARGE, Role.READ, Role.WRITE})
 OF_DUPLEX = ROWS | {Role.READ}
 OF_ATTACC = {"bank": "AB", "bg": "SB", "buffer": "PB"}  # a placement of units, and how its commands of rows end
 
@@ -242,6 +243,8 @@ def _composed(system: "System") -> Iterator[Unread]:
             yield from _timings(part, below, _sent(part, OF_AIM, refreshed=True))
         else:
             yield Unread(f"{below}pim_unit.", "not read: no unit computes beside the banks; leave it out")
+        if any(unit.type == "arrays" for unit in users.values()):
+            yield from _timings(part, below, _sent(part, OF_ARRAYS, refreshed=True))
         if all(unit.type == "roofline" or getattr(unit, "at", "bank") != "bank" for unit in users.values()):
             read = {"tRFC", "tREFI", "tCCD_S", "tCCD_L", "nBL", "tRAS", "tRP", "tRC"}
             why = "not read: no unit of this memory sends commands one by one; leave it out"

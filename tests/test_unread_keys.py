@@ -186,7 +186,9 @@ ALONE = {  # keys without effect on one device or so short a run: why
     "drain_from": "few writes wait", "drain_below": "few writes wait", "overlap.heads": "as stacks.pipelined",
     "packing.constants": "requests are equal",
     "timing.tRFC": "shorter than an interval of refresh", "timing.tREFI": "longer than the run",
-    "dram.one_bus": "no two commands meet", "nRTRS": "one rank",
+    "dram.one_bus": "no two commands meet", "hbm.one_bus": "one command is sent a clock", "nRTRS": "one rank",
+    "hbm.organization.ranks": "refused: more ranks need tCCD_R", "timing.tWTR_L": "writes end an operator",
+    "timing.tWTR_S": "writes end an operator",
 }  # fmt: skip
 
 
@@ -326,6 +328,8 @@ def test_a_key_that_nothing_reads_is_found(tmp_path: Path, monkeypatch: pytest.M
     ("run duplex --set device.part.timing.tWR=9nCK", "binds no command"),
     ("run cent --set aim.registers=9", "pimloom aim"),
     ("run cent --set aim.dram.timing.tRCDMACsb=9nCK", "no MAC of one bank"),
+    ("run examples/systems/hbm3_npu.yaml --set memories.hbm.timing.tXS=9nCK", "binds no command"),
+    ("run examples/systems/hbm3_npu.yaml --set overlap=concurrent", "there is no unit beside npu"),
     ("run npu_pim --set controller.pim_floor_ck=9", "PIM never yields"),
     ("run npu_pim --set dram.timing.nENDPRE=9nCK", "dram.row_buffers=blocked"),
     ("run neupims --set npu.gemv_load_cyc=9", "PIM multiplies matrices by vectors"),
