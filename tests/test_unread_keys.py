@@ -187,7 +187,8 @@ ALONE = {  # keys without effect on one device or so short a run: why
     "packing.constants": "requests are equal",
     "timing.tRFC": "shorter than an interval of refresh", "timing.tREFI": "longer than the run",
     "dram.one_bus": "no two commands meet", "hbm.one_bus": "one command is sent a clock", "nRTRS": "one rank",
-    "hbm.organization.ranks": "refused: more ranks need tCCD_R", "timing.tWTR_L": "writes end an operator",
+    "hbm.organization.ranks": "refused: more ranks need tCCD_R", "hbm.controller.row_hit_cap": "one operator at a time",
+    "timing.tWTR_L": "writes end an operator",
     "timing.tWTR_S": "writes end an operator",
 }  # fmt: skip
 
