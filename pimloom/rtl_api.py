@@ -78,8 +78,8 @@ def verify(
 ) -> "Answer":
     """Simulate a block, or all, against the models that they mirror: a row for each, with its `mismatches`.
 
-    commands: to compare at least, for each block. seed: of the random stimulus. waves: a waveform of one block, .vcd of
-    verilator, .fst of icarus. sub_batches, rows, columns, dataflow, refresh: see `emit`.
+    commands: to compare at least, for each block. seed: of the random stimulus. waves: a waveform of one block, a
+    .vcd. sub_batches, rows, columns, dataflow, refresh: see `emit`.
     """
     from pimloom.commands.rtl import verify as command
 

@@ -236,7 +236,7 @@ def test_wrong_commands_are_one_line(tmp_path: Path) -> None:
     assert said("prove", "nothing").startswith("pimloom: unknown block 'nothing'")
     assert said("synth", "pim_channel").startswith("pimloom: pim_channel is not for synthesis: ")
     wrong = said("verify", "timer", "--waves", tmp_path / "w.fst")
-    assert wrong == f"pimloom: --waves {tmp_path / 'w.fst'}: verilator writes .vcd; name the file so\n"
+    assert wrong == f"pimloom: --waves {tmp_path / 'w.fst'}: simulators write .vcd; name the file so\n"
     assert said("emit", "timer", "--part", "x").startswith("pimloom: unknown part 'x'; known parts: ")
     assert "'modelsim' is not one of 'verilator', 'icarus'" in said("verify", "--simulator", "modelsim")
     assert "Missing command" in said()

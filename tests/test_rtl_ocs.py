@@ -142,7 +142,7 @@ def test_a_wrong_model_is_a_mismatch_and_leaves_its_waveform(tmp_path, monkeypat
     right = switch_table(load_optics("ocstrx").value)
     monkeypatch.setattr("pimloom.rtl.flow.verify.optics.own_switch_case", lambda table, seed: wrong_case(right, seed))
     (found,) = verify("ocs_switch", "gddr6_aim", simulator=needs("icarus"), commands=50)
-    assert found.mismatches > 0 and found.waves == "ocs_switch-ocstrx-0.fst" and (tmp_path / found.waves).exists()
+    assert found.mismatches > 0 and found.waves == "ocs_switch-ocstrx-0.vcd" and (tmp_path / found.waves).exists()
 
 
 def wrong_case(table: SwitchTable, seed: int) -> SwitchCase:

@@ -285,7 +285,7 @@ def test_a_mismatch_leaves_its_waveform(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("pimloom.rtl.flow.sequencer.mismatches", lambda *_: (1, "wrong"))
     (found,) = verify("sequencer", "gddr6_pim_gpt", simulator=needs("icarus"), commands=50)
-    assert found.mismatches > 0 and found.waves == "sequencer-gddr6_pim_gpt-0.fst"
+    assert found.mismatches > 0 and found.waves == "sequencer-gddr6_pim_gpt-0.vcd"
     assert (tmp_path / found.waves).stat().st_size > 1000
 
 

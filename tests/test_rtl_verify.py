@@ -33,9 +33,9 @@ def test_gates_are_the_model(block):
 
 
 def test_a_waveform_changes_nothing(tmp_path):
-    (found,) = verify("timer", PART, simulator=needs("icarus"), commands=1000, waves=tmp_path / "timer.fst")
+    (found,) = verify("timer", PART, simulator=needs("icarus"), commands=1000, waves=tmp_path / "timer.vcd")
     assert found.mismatches == 0
-    assert found.waves is not None and (tmp_path / "timer.fst").stat().st_size > 1000
+    assert found.waves is not None and (tmp_path / "timer.vcd").stat().st_size > 1000
 
 
 def test_a_wrong_model_is_a_mismatch_and_leaves_its_waveform(tmp_path, monkeypatch):
@@ -50,7 +50,7 @@ def test_a_wrong_model_is_a_mismatch_and_leaves_its_waveform(tmp_path, monkeypat
     monkeypatch.setattr("pimloom.rtl.flow.scenes.functions.BF16_EDGES", np.array([0x3F80, 0x4080], np.uint16))
     (found,) = verify("asic_rsqrt", PART, simulator=simulator, commands=100)
     assert (found.mismatches, found.first_mismatch) == (1, "rsqrt(0x4080) is 0x3f00, model says 0x3e80")
-    assert found.waves == f"asic_rsqrt-{PART}-0.fst" and (tmp_path / found.waves).stat().st_size > 1000
+    assert found.waves == f"asic_rsqrt-{PART}-0.vcd" and (tmp_path / found.waves).stat().st_size > 1000
 
 
 def test_mismatches_come_in_order_and_what_is_missing_is_one():

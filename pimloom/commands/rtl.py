@@ -134,7 +134,7 @@ def verify(
     ] = 5000,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random stimulus.")] = 0,
     waves: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Waveform of one block: .vcd (verilator) or .fst (icarus).")
+        Path | None, typer.Option(metavar="FILE", help="Waveform of one block, a .vcd.")
     ] = None,
     sub_batches: SubBatches = None,
     rows: Rows = None,

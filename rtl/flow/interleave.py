@@ -110,7 +110,7 @@ def verify_interleave(
     found = play(verilog, TOP, scene, simulator, waves)
     wrong = mismatches(scene, found)
     if wrong and not waves:
-        waves = wave_file(TOP, name, simulator, seed)
+        waves = wave_file(TOP, name, seed)
         play(verilog, TOP, scene, simulator, waves)
     progress(2, 2)
     cycles = int(found["cycles"])

@@ -50,7 +50,7 @@ def verify_sequencer(
         if n and not wrong:
             first = sentence
             if not waves:
-                file = wave_file("sequencer", name, simulator, seed)
+                file = wave_file("sequencer", name, seed)
                 walk([case], 1, 0, most_ck=most, simulator=simulator, verilog=verilog, waves=file)
         wrong += n
     rules = standard_of(part).rules

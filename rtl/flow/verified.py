@@ -4,8 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from pimloom.rtl.flow.simulator.environment import Simulator
-from pimloom.rtl.flow.simulator.run import WAVE_SUFFIX
+from pimloom.rtl.flow.simulator.run import WAVES
 
 Progress = Callable[[int, int], None]
 
@@ -34,6 +33,6 @@ class Verified(NamedTuple):
     coverage: dict[str, int | None] | None = None
 
 
-def wave_file(block: str, part: str, simulator: Simulator, seed: int) -> Path:
+def wave_file(block: str, part: str, seed: int) -> Path:
     """Where a waveform is kept that nobody asked for."""
-    return Path(f"{block}-{Path(part).stem.replace(' ', '-')}-{seed}{WAVE_SUFFIX[simulator]}")
+    return Path(f"{block}-{Path(part).stem.replace(' ', '-')}-{seed}{WAVES}")

@@ -41,7 +41,7 @@ def verify_channel(
     found = run_product(job, simulator=simulator, waves=waves)
     wrong = channel_mismatches(job, found)
     if wrong and not waves:
-        waves = wave_file("pim_channel", name, simulator, seed)
+        waves = wave_file("pim_channel", name, seed)
         run_product(job, simulator=simulator, waves=waves)
     progress(2, 2)
     cycles = int(found.issue_ck.max(initial=0)) + 1
@@ -70,7 +70,7 @@ def verify_values(
     found = play(verilog, block, scene, simulator, waves)
     wrong = scene_mismatches(scene, found)
     if wrong and not waves:
-        waves = wave_file(block, name, simulator, seed)
+        waves = wave_file(block, name, seed)
         play(verilog, block, scene, simulator, waves)
     progress(2, 2)
     cycles = int(found["cycles"])
@@ -105,7 +105,7 @@ def verify_switch(
         cycles, seconds = cycles + int(found["cycles"]), seconds + float(found["seconds"])
         differ = scene_mismatches(scene, found)
         if differ and not wrong and (not waves or done > 1):
-            file = waves or wave_file("ocs_switch", name, simulator, seed)
+            file = waves or wave_file("ocs_switch", name, seed)
             play(verilog, "ocs_switch", scene, simulator, file)
         wrong += differ
         progress(done, 3)
@@ -150,7 +150,7 @@ def verify(
     """
     if waves and block is None:
         raise UserError(f"--waves {waves}: holds the waveform of one block; name the block")
-    check_waves(waves, simulator)
+    check_waves(waves)
     part = part_of(block, part)
     device = load_device(part)
     if block:

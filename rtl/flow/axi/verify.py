@@ -11,9 +11,9 @@ from pimloom.rtl.flow.axi.host import Script, draw_scripts, given
 from pimloom.rtl.flow.axi.model import Seen, mismatches, released
 from pimloom.rtl.flow.coverage import coverage, reasons
 from pimloom.rtl.flow.simulator.environment import Simulator
-from pimloom.rtl.flow.simulator.run import WAVE_SUFFIX, simulate
+from pimloom.rtl.flow.simulator.run import simulate
 from pimloom.rtl.flow.stimulus import shrink
-from pimloom.rtl.flow.verified import Verified
+from pimloom.rtl.flow.verified import Verified, wave_file
 from pimloom.rtl.verilog import to_verilog
 
 BENCH, TOP = "pimloom.rtl.flow.benches.axi", "sequencer_axi"
@@ -65,7 +65,7 @@ def verify_axi(
         found = [mismatches(*pair, depth) for pair in zip(scripts, seen, strict=True)]
         first = next((i for i, sentences in enumerate(found) if sentences), None)
         if first is not None and not wrong:
-            file = waves or Path(f"{TOP}-{Path(name).stem.replace(' ', '-')}-{seed}{WAVE_SUFFIX[simulator]}")
+            file = waves or wave_file(TOP, name, seed)
             play([scripts[first]], SequencerAxi(part, depth, scripts[0].told.part), simulator, file)
         wrong += [sentence for sentences in found for sentence in sentences]
         cases += [released(*pair) for pair in zip(scripts, seen, strict=True)]

@@ -167,7 +167,7 @@ def verify_gemm(
     went, clocks, seconds = run_gemms(shape, DEPTH, cases, simulator, waves)
     wrong = mismatches(shape, cases, went)
     if wrong and not waves:
-        waves = wave_file("npu_gemm", str(shape), simulator, seed)
+        waves = wave_file("npu_gemm", str(shape), seed)
         run_gemms(shape, DEPTH, cases, simulator, waves)
     progress(2, 2)
     results = sum(found.x.size for found in went)

@@ -177,7 +177,7 @@ def verify_tiles(
     left = run_script(shape, DEPTH, given, simulator, waves)
     wrong = mismatches(shape, DEPTH, given, left)
     if wrong and not waves:
-        waves = wave_file("npu_tiles", str(shape), simulator, seed)
+        waves = wave_file("npu_tiles", str(shape), seed)
         run_script(shape, DEPTH, given, simulator, waves)
     progress(2, 2)
     return Verified(

@@ -44,7 +44,7 @@ def verify_array(
     found = run_array(shape, given, simulator, waves)
     wrong = mismatches(shape, jobs, given, found)
     if wrong and not waves:
-        waves = wave_file("systolic", str(shape), simulator, seed)
+        waves = wave_file("systolic", str(shape), seed)
         run_array(shape, given, simulator, waves)
     progress(2, 2)
     clocks = len(given.valid)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pimloom.arch.part import Part
 from pimloom.arch.pim_channel import PimChannel
@@ -11,11 +11,8 @@ from pimloom.rtl.flow.npu_pim.channel import all_mismatches, draw_words, filled,
 from pimloom.rtl.flow.npu_pim.cosim import Ran, gates, mismatches, model, states
 from pimloom.rtl.flow.npu_pim.traffic import Size, Traffic, draw_traffic, small
 from pimloom.rtl.flow.simulator.environment import Simulator
-from pimloom.rtl.flow.simulator.run import WAVE_SUFFIX
+from pimloom.rtl.flow.verified import Verified, wave_file
 from pimloom.rtl.npu_pim.block import controller, mode_of
-
-if TYPE_CHECKING:
-    from pimloom.rtl.flow.verified import Verified
 
 CLOCKS = 3000  # of a case
 WHOLE = Size(ranks=1, rows=4, refi_ck=1000)  # a channel with numbers: few cells
@@ -53,9 +50,8 @@ def verify_npu_pim(
     seed: int,
     waves: Path | None,
     progress: Callable[[int, int], None],
-) -> "Verified":
+) -> Verified:
     """Commands and answers of a small controller, one by one; then numbers of a small channel, bit for bit."""
-    from pimloom.rtl.flow.verified import Verified  # which knows this one
 
     progress(0, 3)
     spec = small(part, mode_of(part))
@@ -69,7 +65,7 @@ def verify_npu_pim(
     found = run_channel(*job, simulator=simulator, waves=waves)
     wrong += all_mismatches(whole, [found])
     if wrong and not waves:
-        waves = Path(f"npu_pim_channel-{Path(name).stem}-{seed}{WAVE_SUFFIX[simulator]}")
+        waves = wave_file("npu_pim_channel", name, seed)
         run_channel(*job, simulator=simulator, waves=waves)
     progress(2, 3)
     table = coverage(spec, cases, theirs)

@@ -23,12 +23,12 @@ FLAGS = {
 PORT = 'public_flat_rw -module "{top}" -var "{name}"'
 DUMP = """module dump;
     initial begin
-        $dumpfile("waves.fst");
+        $dumpfile("waves.vcd");
         $dumpvars(0, {top});
     end
 endmodule
-"""  # cocotb's own needs -g2012
-READING = "5"  # what was built otherwise is not found
+"""  # cocotb's own needs -g2012, and writes FST
+READING = "6"  # what was built otherwise is not found
 AHEAD_S = 3600  # longer than a build takes
 UNUSED_S = 30 * 24 * 3600  # after which a simulator goes
 

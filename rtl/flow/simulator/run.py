@@ -29,7 +29,7 @@ from pimloom.rtl.flow.simulator.environment import (
 
 Swap = Callable[[str, str], str]
 SWAP: ContextVar[Swap | None] = ContextVar("SWAP", default=None)
-WAVE_SUFFIX = {"verilator": ".vcd", "icarus": ".fst"}
+WAVES = ".vcd"  # suffix of waveforms
 
 
 @contextmanager
@@ -51,13 +51,12 @@ def simulate(
     simulator: Simulator = "verilator",
     waves: Path | None = None,
 ) -> dict[str, np.ndarray]:
-    """Run `bench` (a module path) on module `top`; what the bench leaves. waves: file for a VCD (Verilator) or an FST
-    (Icarus).
+    """Run `bench` (a module path) on module `top`; what the bench leaves. waves: file for a VCD.
 
     With Verilator a bench sees the ports that lines of their own declare.
     Raises UserError for a missing tool or a waveform's wrong suffix, SimulationError where build or bench fails.
     """
-    check_waves(waves, simulator)
+    check_waves(waves)
     if swap := SWAP.get():
         verilog = swap(verilog, top)
     build = built(verilog, top, simulator, waves is not None)
@@ -72,10 +71,10 @@ def simulate(
         return read_arrays(folder / "left.npz")
 
 
-def check_waves(waves: Path | None, simulator: Simulator) -> None:
-    """Raises UserError if a waveform's file has another suffix than the simulator writes."""
-    if waves is not None and waves.suffix != WAVE_SUFFIX[simulator]:
-        raise UserError(f"--waves {waves}: {simulator} writes {WAVE_SUFFIX[simulator]}; name the file so")
+def check_waves(waves: Path | None) -> None:
+    """Raises UserError if a waveform's file has another suffix than what is written."""
+    if waves is not None and waves.suffix != WAVES:
+        raise UserError(f"--waves {waves}: simulators write {WAVES}; name the file so")
 
 
 def _run(build: Path, top: str, bench: str, simulator: Simulator, folder: Path, traced: bool) -> None:
@@ -88,7 +87,7 @@ def _run(build: Path, top: str, bench: str, simulator: Simulator, folder: Path, 
             build_dir=build,
             test_dir=folder,
             results_xml=str(results),
-            waves=traced,
+            waves=traced and simulator == "verilator",
             # pytest, where it is installed, would rewrite all that a bench imports, numpy too, at each run
             extra_env={FOLDER: str(folder), "COCOTB_LOG_LEVEL": "WARNING", "COCOTB_REWRITE_ASSERTION_FILES": ""},
             log_file=log,
@@ -99,7 +98,7 @@ def _run(build: Path, top: str, bench: str, simulator: Simulator, folder: Path, 
 
 
 def _keep_waves(folder: Path, waves: Path) -> None:
-    found = sorted(folder.rglob("*.vcd")) + sorted(folder.rglob("*.fst"))
+    found = sorted(folder.rglob(f"*{WAVES}"))
     if not found:
         raise SimulationError("the simulator wrote no waveform")
     waves.parent.mkdir(parents=True, exist_ok=True)
