@@ -11,6 +11,7 @@ from pimloom.arch.command import Level
 from pimloom.arch.table import Rules, Table
 from pimloom.rtl.tidy.constants import BITS
 
+FEW = 4  # opcodes that the name of a wire has
 COORDINATES = ("pch", "rank", "bg", "bank")  # one for each level below the channel
 
 
@@ -44,20 +45,23 @@ def any_of(values: Iterable[Value]) -> Value:
     return Const(0, 1) if not found else found[0] if len(found) == 1 else _tree(found)
 
 
-def _tree(hits: list[Value]) -> Value:
-    while len(hits) > 1:
-        hits = [a | b for a, b in zip(hits[::2], hits[1::2], strict=False)] + hits[len(hits) - len(hits) % 2 :]
-    return hits[0]
+def _tree(either: list[Value]) -> Value:
+    while len(either) > 1:
+        odd = either[len(either) - len(either) % 2 :]
+        either = [a | b for a, b in zip(either[::2], either[1::2], strict=False)] + odd
+    return either[0]
 
 
 class Decoded:
     """Single bits of a command: `is_(opcodes)`, and `at(level, node)` for the nodes of the channel."""
 
     def __init__(self, m: Module, rules: Rules, command: data.View, name: str) -> None:
-        self.row = command.row
+        self.m, self.row, self.name = m, command.row, name
+        self._kinds = dict[tuple[int, ...], Value]()
         kind = command.shape()["cmd"].shape
-        cmd, names = Signal(kind, name=f"{name}_cmd"), " ".join(f"CMD_{one.name}" for one in kind)
-        self._is = Signal(len(rules.scope), name=f"{name}_is", attrs={BITS: names})
+        cmd, self.names = Signal(kind, name=f"{name}_cmd"), [one.name for one in kind]
+        attrs = {BITS: " ".join(f"CMD_{one}" for one in self.names)}
+        self._is = Signal(len(rules.scope), name=f"{name}_is", attrs=attrs)
         m.d.comb += cmd.eq(command.cmd)
         for opcode in range(len(rules.scope)):
             m.d.comb += self._is[opcode].eq(cmd == opcode)
@@ -75,7 +79,16 @@ class Decoded:
 
     def is_(self, opcodes: Iterable[int]) -> Value:
         """Whether the opcode is one of these."""
-        return any_of(self._is[int(opcode)] for opcode in opcodes)
+        these = tuple(sorted(map(int, opcodes)))
+        if len(these) < 2:
+            return any_of(self._is[opcode] for opcode in these)
+        if these not in self._kinds:
+            few = these if len(these) <= FEW else these[: FEW - 1]
+            others = f"_or_{len(these) - len(few)}_others" if few != these else ""
+            told = "_or_".join(self.names[opcode] for opcode in few) + others
+            self._kinds[these] = one = Signal(name=f"{self.name}_is_{told}")
+            self.m.d.comb += one.eq(any_of(self._is[opcode] for opcode in these))
+        return self._kinds[these]
 
     def at(self, level: int, node: int) -> Value:
         """Whether the command's coordinates lie in this node."""

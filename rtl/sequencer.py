@@ -6,9 +6,7 @@ streams in order are asked; who is legal on a free command bus issues. Whoever i
 earlier ones did to rows and rules in that very clock (on a table with two buses).
 """
 
-from collections.abc import Iterator
-
-from amaranth.hdl import Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
@@ -17,8 +15,9 @@ from pimloom.arch.command import POSTPONED_MAX, Level
 from pimloom.arch.error import UserError
 from pimloom.arch.table import RuleRow, Table, rule_rows
 from pimloom.rtl.binding import bound_at, can_bind, groups, on_one_bus
-from pimloom.rtl.command import Decoded, Fixed, any_of, command_layout
+from pimloom.rtl.command import Decoded, Fixed, any_of, command_layout, node_names
 from pimloom.rtl.rows import Asker, Rows, State
+from pimloom.rtl.tidy.constants import BITS
 from pimloom.rtl.timer import Timer
 
 
@@ -104,7 +103,10 @@ class Sequencer(wiring.Component):
         m.d.comb += self.starved.eq(any_of(count > POSTPONED_MAX for count in due))
         askers: list[Asker] = [Fixed(self.rules, self.rules.refresh, n) for n in range(self.nodes)]
         askers += [Decoded(m, self.rules, head.payload, f"head_{s}") for s, head in enumerate(self.heads)]
-        lift = self._lift(m, askers[self.nodes :], due)
+        self.busy = {i: self._of_nodes(f"rule_{i}_busy", row) for i, row in enumerate(self.rule_rows)}
+        self.opens = [self.rows.opens(m, f"head_{s}", who) for s, who in enumerate(askers[self.nodes :])]
+        self.fits = [self.rows.fits(m, f"head_{s}", who, self.rows.state) for s, who in enumerate(askers[self.nodes :])]
+        lift = self._lift(m, due)
         state, granted = self.rows.state, list[Value]()
         names = [f"refresh_{n}" for n in range(self.nodes)] + [f"head_{s}" for s in range(len(self.heads))]
         for k, who in enumerate(askers):
@@ -168,23 +170,20 @@ class Sequencer(wiring.Component):
         """Whether the head of a stream is there, released, and its rows let it issue."""
         s = k - self.nodes
         left = [count != granted[n] for n, count in enumerate(due)]
-        held = self._held(who, left) & ~lift
-        return self.heads[s].valid & self.released[s] & self.rows.fits(who, state) & ~held
+        held = self._held(s, left) & ~lift
+        fits = self.fits[s] if state is self.rows.state else self.rows.fits(m, f"head_{s}_then", who, state)
+        return self.heads[s].valid & self.released[s] & fits & ~held
 
-    def _held(self, who: Asker, is_due: list[Value]) -> Value:
-        """Whether the command opens a row where a refresh is due."""
-        if not self.nodes:
-            return Const(0, 1)
-        scope = int(self.rules.scope[self.rules.refresh])
-        return self.rows.opens(who, lambda bank: is_due[self.rows.node(scope, bank)])
+    def _held(self, s: int, is_due: list[Value]) -> Value:
+        """Whether the head of a stream opens a row where a refresh is due."""
+        return self.rows.held(self.opens[s], int(self.rules.scope[self.rules.refresh]), is_due)
 
-    def _lift(self, m: Module, heads: list[Asker], due: list[Value]) -> Value:
+    def _lift(self, m: Module, due: list[Value]) -> Value:
         """Whether nothing else can ever move: every head is held or its rows do not fit, and no refresh is near."""
-        fits = [self.rows.fits(who, self.rows.state) for who in heads]
         valid = [head.valid for head in self.heads]
-        m.d.comb += self.stuck.eq(any_of(valid) & ~any_of(v & f for v, f in zip(valid, fits, strict=True)))
+        m.d.comb += self.stuck.eq(any_of(valid) & ~any_of(v & f for v, f in zip(valid, self.fits, strict=True)))
         is_due = [count != 0 for count in due]
-        moves = (v & f & ~self._held(w, is_due) for v, f, w in zip(valid, fits, heads, strict=True))
+        moves = (v & f & ~self._held(s, is_due) for s, (v, f) in enumerate(zip(valid, self.fits, strict=True)))
         near = (self._wants_refresh(n, due) for n in range(self.nodes))
         lift = Signal(name="lift")
         m.d.comb += lift.eq(~any_of((*moves, *near)))
@@ -196,28 +195,33 @@ class Sequencer(wiring.Component):
         for i, row in enumerate(self.rule_rows):
             m.d.comb += bound[i].eq(
                 any_of(
-                    who.is_(opcodes) & any_of(self._binding(i, row, level, who, earlier))
+                    who.is_(opcodes) & self._binding(i, row, level, who, earlier)
                     for level, opcodes in groups(self.rules, row)
                     if not isinstance(who, Fixed) or who.opcode in opcodes
                 )
             )
         return bound.any()
 
-    def _binding(
-        self, i: int, row: RuleRow, level: Level, who: Asker, earlier: list[tuple[Value, Asker]]
-    ) -> Iterator[Value]:
-        """For each node of a rule, whether it binds a command of a group of this level (see `binding`)."""
-        for node in range(int(self.rules.size[row.level])):
-            at = bound_at(self.rules, who, row, level, node)
-            if (i, node) in self.timers and not (isinstance(at, Const) and not at.value):
-                yield at & self._binds(i, row, node, self.timers[i, node], earlier)
+    def _binding(self, i: int, row: RuleRow, level: Level, who: Asker, earlier: list[tuple[Value, Asker]]) -> Value:
+        """Whether a rule binds a command of a group of this level at any of its nodes (see `binding`)."""
+        nodes = [n for n in range(int(self.rules.size[row.level])) if (i, n) in self.timers]
+        at = {n: bound_at(self.rules, who, row, level, n) for n in nodes}
+        fixed = {n: where.value for n, where in at.items() if isinstance(where, Const)}
+        nodes = [n for n in nodes if fixed.get(n, 1)]
+        binds = Cat(self._binds(i, row, n, earlier) for n in nodes)
+        return (binds if len(fixed) == len(at) else binds & Cat(at[n] for n in nodes)).any()
 
-    def _binds(self, i: int, row: RuleRow, node: int, timer: Timer, earlier: list[tuple[Value, Asker]]) -> Value:
-        now = timer.busy[row.window - 1]
+    def _binds(self, i: int, row: RuleRow, node: int, earlier: list[tuple[Value, Asker]]) -> Value:
+        now, timer = self.busy[i][node], self.timers[i, node]
         if on_one_bus(self.rules, row):
             return now
         hit = any_of(granted & who.is_(row.after) & who.at(row.level, node) for granted, who in earlier)
         return now | hit & (timer.busy[row.window - 2] if row.window > 1 else timer.wait != 0)
+
+    def _of_nodes(self, name: str, row: RuleRow) -> Signal:
+        """A bit for each node of a rule."""
+        names = " ".join(node_names(self.rules, row.level))
+        return Signal(int(self.rules.size[row.level]), name=name, attrs={BITS: names})
 
     def _taken(self, who: Asker, granted: list[Value], askers: list[Asker]) -> Value:
         """Whether an earlier command of this clock has the bus."""
@@ -241,14 +245,21 @@ class Sequencer(wiring.Component):
         issued = [Decoded(m, self.rules, bus.command, f"bus_{b}") for b, bus in enumerate(self.buses)]
         if self.n_buses == 1:
             state = self.rows.moved(m, "after", self.buses[0].valid, issued[0], state)
-        for at, latch in self.rows.state.items():
-            m.d.sync += [latch.open.eq(state[at].open), latch.row.eq(state[at].row)]
-        for (i, node), timer in self.timers.items():
-            row = self.rule_rows[i]
-            arms = (
-                bus.valid & c.is_(row.after) & c.at(row.level, node) for bus, c in zip(self.buses, issued, strict=True)
-            )
-            m.d.comb += timer.arm.eq(sum(arms))
+        self.rows.store(m, state)
+        for i, row in enumerate(self.rule_rows):
+            self._time(m, i, row, issued)
+
+    def _time(self, m: Module, i: int, row: RuleRow, issued: list[Decoded]) -> None:
+        """Arm the timers of a rule where commands that begin it issue."""
+        arms = list[Signal]()
+        for b, (bus, command) in enumerate(zip(self.buses, issued, strict=True)):
+            arm = self._of_nodes(f"rule_{i}_arm{f'_{b}' if self.n_buses > 1 else ''}", row)
+            begins = (bus.valid & command.is_(row.after)).replicate(len(arm))
+            m.d.comb += arm.eq(begins & Cat(command.at(row.level, n) for n in range(len(arm))))
+            arms.append(arm)
+        for n in range(len(self.busy[i])):
+            if timer := self.timers.get((i, n)):
+                m.d.comb += [timer.arm.eq(sum(arm[n] for arm in arms)), self.busy[i][n].eq(timer.busy[row.window - 1])]
 
     def _command(self, k: int, who: Asker) -> Value:
         if not isinstance(who, Fixed):

@@ -16,7 +16,7 @@ from pimloom.rtl.tidy.fold import fold
 from pimloom.rtl.tidy.module import Instance, Module
 from pimloom.rtl.tidy.names import name_all, plain
 from pimloom.rtl.tidy.read import Unreadable, read
-from pimloom.rtl.tidy.registers import alias, merge, settle, start
+from pimloom.rtl.tidy.registers import alias, merge, outlets, settle, start
 from pimloom.rtl.tidy.share import share
 from pimloom.rtl.tidy.write import write
 from pimloom.rtl.yosys import run_yosys
@@ -83,6 +83,7 @@ def tidy(m: Module) -> None:
     merge(m)
     alias(m)
     fold(m)
+    outlets(m)
     settle(m)
 
 

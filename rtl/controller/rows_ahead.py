@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from pimloom.arch.table import Table
 from pimloom.rtl.command import Decoded, command_layout
-from pimloom.rtl.rows import Rows
+from pimloom.rtl.rows import Latch, Rows
 
 
 class RowsAhead(wiring.Component):
@@ -25,10 +25,11 @@ class RowsAhead(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         who = Decoded(m, self.table.rules, self.command, "comes")
-        m.d.comb += self.fits.eq(self.rows.fits(who, self.rows.state))
+        m.d.comb += self.fits.eq(self.rows.fits(m, "comes", who, self.rows.state))
         after = self.rows.moved(m, "ahead", self.pushes, who, self.rows.state)
-        for at, latch in self.rows.state.items():
+        for at, latch in after.items():
             now = self.now.state[at]
-            m.d.sync += latch.open.eq(Mux(self.clear, now.open & ~self.closed, after[at].open))
-            m.d.sync += latch.row.eq(Mux(self.clear, now.row, after[at].row))
+            is_open = Mux(self.clear, now.open & ~self.closed, latch.open)
+            after[at] = Latch(is_open, Mux(self.clear, now.row, latch.row))
+        self.rows.store(m, after)
         return m

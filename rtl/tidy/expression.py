@@ -11,6 +11,7 @@ RANK = {
 }  # fmt: skip
 ONE_BIT = {"||", "&&", "==", "!=", "===", "!==", "<", "<=", ">", ">="}
 SHIFTS = {"<<", ">>", "<<<", ">>>"}
+NEGATED = {("~", "|"), ("~", "&"), ("~", "^")}  # unary operators that may stand side by side: ~|a is ~(|a)
 CHAINS = {"&", "|", "^", "&&", "||"}  # a op (b op c) is (a op b) op c
 
 
@@ -243,6 +244,8 @@ def show(e: Expr, rank: int = 0) -> str:
             return _braces(parts)
         case Un("$signed", a):
             return f"$signed({show(a)})"
+        case Un(op, Un(inner) as a) if inner != "$signed" and (op, inner) not in NEGATED:  # |~a is no Verilog
+            return f"{op}({show(a)})"
         case Un(op, a):
             return f"{op}{show(a, 11)}"
         case Bin(op, a, b):

@@ -4,7 +4,20 @@ import re
 from collections import Counter
 
 from pimloom.rtl.tidy.expression import Cat, Const, Expr, Index, Ref, Slice, leaves, parts_of, rebuilt
-from pimloom.rtl.tidy.module import Assign, Case, If, Module, Process, Set, Statement, named, reads, rewrite, targets
+from pimloom.rtl.tidy.module import (
+    Assign,
+    Case,
+    If,
+    Instance,
+    Module,
+    Process,
+    Set,
+    Statement,
+    named,
+    reads,
+    rewrite,
+    targets,
+)
 
 MADE_UP = re.compile(r"_\d+_")  # by Yosys where it writes
 
@@ -131,6 +144,27 @@ def alias(m: Module) -> None:
     rename(m, names)
     for name in names:
         del m.wires[name]
+
+
+def outlets(m: Module) -> None:
+    """What an instance gives goes where it is used, if that is bits of one wire, and not by a wire of its own."""
+    read = Counter(named(leaf) for item in m.items for e in reads(item) for leaf in leaves(e))
+    driven = Counter(named(to) for item in m.items for to in targets(item))
+    bits = {
+        item.value.name: item
+        for item in m.items
+        if isinstance(item, Assign) and isinstance(item.to, Slice) and isinstance(item.value, Ref)
+        if read[item.value.name] == 2 and not driven[item.value.name] and not m.wires[item.value.name].way
+    }
+    gone = set[int]()
+    for item in m.items:
+        if isinstance(item, Instance):
+            for n, (port, e) in enumerate(item.ports):
+                if isinstance(e, Ref) and e.name in bits:
+                    item.ports[n] = port, bits[e.name].to
+                    gone.add(id(bits[e.name]))
+                    del m.wires[e.name]
+    m.items = [item for item in m.items if id(item) not in gone]
 
 
 def _taken(item: Assign, names: dict[str, str]) -> bool:
