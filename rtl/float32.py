@@ -153,7 +153,9 @@ class Add(Component):
             large[-1],
             large[-1] & small[-1],
         )
-        zeros, normal, zero = leading_zeros(sum_), Signal.like(sum_, name="normal"), ~sum_.any()
+        zeros, normal = leading_zeros(sum_), Signal.like(sum_, name="normal")
+        nonzero = sum_.any()
+        zero = ~nonzero
         shifted = Signal(signed(EXPONENT + 2))
         m.d.comb += [normal.eq(sum_ << zeros), shifted.eq(next_exponent - zeros)]
         m.d.comb += self.o.eq(rounded(m, Exact(Mux(zero, both, sign), shifted, normal, nan, infinite, zero)))
@@ -194,16 +196,11 @@ def product(m: Module, a: Value, b: Value, registered: bool) -> Signal:
     exponent = Signal(signed(EXPONENT + 2))
     m.d.comb += exponent.eq(fields(a).exponent + fields(b).exponent - BIAS)
     nan = is_nan(a) | is_nan(b) | (is_infinite(a) & is_zero(b)) | (is_zero(a) & is_infinite(b))
-    exact, exponent, sign, nan, infinite, zero = held(
-        m,
-        registered,
-        significand(a) * significand(b),
-        exponent,
-        a[-1] ^ b[-1],
-        nan,
-        is_infinite(a) | is_infinite(b),
-        is_zero(a) | is_zero(b),
-    )
+    infinite = is_infinite(a) | is_infinite(b)
+    zero = is_zero(a) | is_zero(b)
+    exact = significand(a) * significand(b)
+    sign = a[-1] ^ b[-1]
+    exact, exponent, sign, nan, infinite, zero = held(m, registered, exact, exponent, sign, nan, infinite, zero)
     padded, normal = (
         Cat(Const(0, max(0, FRACTION + 3 - len(exact))), exact),
         Signal(max(len(exact), FRACTION + 3), name="normal"),

@@ -70,8 +70,10 @@ class OcsSwitch(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        live, now, failed = Signal(name="live"), Signal(range(self.switch_table.paths), name="now"), self._failed(m)
-        m.d.comb += [live.eq(~self.busy), now.eq(self._path(self.entry))]
+        live, failed = Signal(name="live"), self._failed(m)
+        current = self._look_up(m, "current", self.entry)
+        now, dark = current.path, self._is_dark(m, "current", failed, current)
+        m.d.comb += live.eq(~self.busy)
         m.d.comb += [
             self.live.eq(self._open(live, now)),
             self.closed.eq(self._open(live | (self.left < self.retrain), now)),
@@ -87,21 +89,23 @@ class OcsSwitch(wiring.Component):
             Signal(name="go"),
             Signal(name="at_once"),
         )
-        asked = picked.entry[: len(self.entry)]
-        m.d.comb += target.eq(Mux(self._bit(failed, self._path(asked)), self._backup(asked), asked))
-        m.d.comb += can.eq(live & picked.valid & ~self._bit(failed, self._path(target)))
-        m.d.comb += [at_once.eq(can & (self._path(target) == now)), go.eq(can & ~at_once)]
+        number = picked.entry[: len(self.entry)]
+        asked = self._look_up(m, "asked", number)
+        m.d.comb += target.eq(Mux(self._is_dark(m, "asked", failed, asked), asked.backup, number))
+        goal = self._look_up(m, "goal", target)
+        m.d.comb += can.eq(live & picked.valid & ~self._is_dark(m, "goal", failed, goal))
+        m.d.comb += [at_once.eq(can & (goal.path == now)), go.eq(can & ~at_once)]
 
-        backup, over = self._backup(self.entry), Signal(name="over")
-        lost = live & self._bit(failed, now)
-        m.d.comb += over.eq(lost & (self.bad + 1 == self.decide) & ~self._bit(failed, self._path(backup)) & ~go)
+        over, backup = Signal(name="over"), self._look_up(m, "backup", current.backup)
+        lost = live & dark
+        m.d.comb += over.eq(lost & (self.bad + 1 == self.decide) & ~self._is_dark(m, "backup", failed, backup) & ~go)
         m.d.sync += self.bad.eq(Mux(lost, self.bad + (self.bad + 1 != self.decide), 0))
         m.d.sync += self.left.eq(Mux(live, self.blackout + self.retrain, self.left) - 1)
         m.d.sync += self.busy.eq(Mux(live, go | over, self.left != 0))
-        m.d.sync += self.entry.eq(Mux(go | at_once, target, Mux(over, backup, self.entry)))
+        m.d.sync += self.entry.eq(Mux(go | at_once, target, Mux(over, current.backup, self.entry)))
 
         self._hold(m, live, go, there, picked)
-        self._report(m, live, go, at_once, there, self._bit(failed, now))
+        self._report(m, live, go, at_once, there, dark)
         return m
 
     def _failed(self, m: Module) -> Signal:
@@ -134,12 +138,17 @@ class OcsSwitch(wiring.Component):
     def _open(self, when: Value, path: Value) -> Value:
         return Mux(when, 1 << path, 0)
 
-    def _path(self, entry: Value) -> Value:
-        return Value.cast(self.entries[entry].path)
+    def _look_up(self, m: Module, name: str, entry: Value) -> data.View:
+        """An entry of the table; 0 where the table has none of that number."""
+        found = Signal(self.entries.shape().elem_shape, name=name)
+        with m.Switch(entry):
+            for number in range(len(self.switch_table.entries)):
+                with m.Case(number):
+                    m.d.comb += found.eq(self.entries[number])
+        return found
 
-    def _backup(self, entry: Value) -> Value:
-        return Value.cast(self.entries[entry].backup)
-
-    @staticmethod
-    def _bit(bits: Value, number: Value) -> Value:
-        return bits.bit_select(number, 1)
+    def _is_dark(self, m: Module, name: str, failed: Value, entry: data.View) -> Signal:
+        """Whether the path of an entry has failed."""
+        dark = Signal(name=f"{name}_failed")
+        m.d.comb += dark.eq(failed.bit_select(entry.path, 1))
+        return dark

@@ -193,7 +193,7 @@ class Overlapping(OcsSwitch):
     """Takes data on two paths."""
 
     def _open(self, when: Value, path: Value) -> Value:
-        return super()._open(when, path) | super()._open(when, self._path(self._backup(self.entry)))
+        return super()._open(when, path) | super()._open(when, self.entries[self.entries[self.entry].backup].path)
 
 
 class Leaky(OcsSwitch):

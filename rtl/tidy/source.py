@@ -4,6 +4,8 @@ import ast
 from functools import lru_cache
 from pathlib import Path
 
+OLD = (ast.Name, ast.Attribute, ast.Constant)  # values that no statement makes
+
 
 def name_at(place: str) -> str:
     """A word for what stands at `file.py:line`; "" where the file is not there or says nothing."""
@@ -43,8 +45,8 @@ def _walk(node: ast.AST, function: str, kind: str, found: dict[int, str]) -> Non
 def _bound(statement: ast.stmt) -> str:
     match statement:
         case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
-            bare = [t for t, v in zip(targets, values, strict=False) if isinstance(v, ast.Call) and not _named(v)]
-            return _word(bare[0]) if len(bare) == 1 else ""
+            made = [t for t, v in zip(targets, values, strict=False) if not isinstance(v, OLD) and not _named(v)]
+            return _word(made[0]) if len(made) == 1 else ""
         case ast.Assign(targets=[target]) | ast.AnnAssign(target=target):
             return _word(target)
         case ast.AugAssign(value=value) | ast.Expr(value=value):
@@ -54,8 +56,8 @@ def _bound(statement: ast.stmt) -> str:
     return ""
 
 
-def _named(call: ast.Call) -> bool:
-    return any(keyword.arg == "name" for keyword in call.keywords)
+def _named(value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and any(keyword.arg == "name" for keyword in value.keywords)
 
 
 def _word(target: ast.expr) -> str:
