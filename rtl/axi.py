@@ -55,12 +55,15 @@ class SequencerAxi(wiring.Component):
     end of a GEMV and the first multiplication of a result, from which rules of a PIM table count, are the core's
     affair: no host tells them. There is no PHY: buses carry commands as the table has them.
 
-    table: the part's, on another geometry or with another refresh; None: its own.
     buses: what issues (source: refreshes, by node; the queue; the core's own precharges). count: COMPs of the GEMV that
-    issues. Raises UserError for a table with more than two buses, or whose rows take longer to close than tREFI.
+    issues.
     """
 
     def __init__(self, part: Part, depth: int = DEPTH, table: Table | None = None) -> None:
+        """table: the part's, on another geometry or with another refresh; None: its own.
+
+        Raises UserError for a table with more than two buses, or whose rows take longer to close than tREFI.
+        """
         self.moments, self.depth = without_moments(table or compile_table(part)), depth
         self.table = self.moments.table
         self.sequencer = Engine(self.moments, *gemv_clocks(part))

@@ -44,7 +44,7 @@ class Mul(Component):
     """
 
     def __init__(self, registered: bool = False) -> None:
-        self.latency = int(registered)
+        self.registered, self.latency = registered, int(registered)
         super().__init__({"a": In(WIDTH), "b": In(WIDTH), "o": Out(float32.WIDTH)})
 
     def elaborate(self, platform: object) -> Module:

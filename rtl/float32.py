@@ -133,7 +133,7 @@ class Add(Component):
     """
 
     def __init__(self, registered: bool = False) -> None:
-        self.latency = int(registered)
+        self.registered, self.latency = registered, int(registered)
         super().__init__({"a": In(WIDTH), "b": In(WIDTH), "o": Out(WIDTH)})
 
     def elaborate(self, platform: object) -> Module:
@@ -182,7 +182,7 @@ class Mul(Component):
     """
 
     def __init__(self, registered: bool = False) -> None:
-        self.latency = int(registered)
+        self.registered, self.latency = registered, int(registered)
         super().__init__({"a": In(WIDTH), "b": In(WIDTH), "o": Out(WIDTH)})
 
     def elaborate(self, platform: object) -> Module:

@@ -5,7 +5,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 
-from amaranth.hdl import Value
+from amaranth.hdl import Const, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import Component, Flow
 
@@ -18,13 +18,41 @@ OF_PYTHON = re.compile(r"(?:^|(?<=\s))Raises [A-Z].*?(?=\n\n|\Z)", re.DOTALL)  #
 def header(component: Component, title: str, clocked: bool = True) -> str:
     """Comment lines for the component: title, docstring, ports in their order with the bits of their fields, opcodes.
     clocked: whether it has a clock and a reset."""
-    text = re.sub(r"\n{3,}", "\n\n", OF_PYTHON.sub("", inspect.getdoc(type(component)) or "")).rstrip()
-    lines = [title, "", *text.splitlines(), "", "Ports:"]
+    lines = [title, "", *_about(component), "", "Ports:"]
     lines += ["  in  clk: rising edge", "  in  rst: synchronous, active high"] if clocked else []
     lines += [f"  {line}" for line in _ports(component)]
     if table := getattr(component, "table", None):
         lines += ["", *textwrap.wrap("cmd: " + ", ".join(f"{i} {n}" for i, n in enumerate(table.names)), WIDTH)]
     return "".join(f"// {one_line(line)}".rstrip() + "\n" for line in lines) + "\n"
+
+
+def _about(component: Component) -> Iterator[str]:
+    """What the component is, the parts of it that its text names, and the values of constants that it names."""
+    text = _doc(component)
+    yield from text.splitlines()
+    parts = {type(part).__name__: part for part in vars(component).values() if isinstance(part, Component)}
+    for name, part in parts.items():
+        if f"`{name}`" in text:
+            text += _doc(part)
+            yield from ("", f"{name}:", *(f"  {line}".rstrip() for line in _doc(part).splitlines()))
+    sizes = getattr(vars(component).get("shape"), "_asdict", dict)()
+    spoken = {*re.findall(r"`(\w+)`", text), *inspect.signature(type(component)).parameters} & set(
+        re.findall(r"\w+", text)
+    )
+    values = {name: value for name, value in vars(component).items() if name in spoken} | sizes
+    values = {name: value.value if isinstance(value, Const) else value for name, value in values.items()}
+    if known := [f"{name} {value}" for name, value in values.items() if isinstance(value, (int, str))]:
+        yield from ("", f"Constants of this module: {', '.join(known)}.")
+
+
+def _doc(component: Component) -> str:
+    """The docstring without what Python raises, and what another dataflow of an array does."""
+    text = OF_PYTHON.sub("", inspect.getdoc(type(component)) or "")
+    if dataflow := getattr(vars(component).get("shape"), "dataflow", ""):
+        text = re.sub(
+            rf"^{'os' if dataflow == 'ws' else 'ws'}: .*\n(?:(?!ws: |os: |\n).*(?:\n|\Z))*", "", text, flags=re.M
+        )
+    return re.sub(r"\n{3,}", "\n\n", text).rstrip()
 
 
 def _ports(component: Component) -> Iterator[str]:

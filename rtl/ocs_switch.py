@@ -35,12 +35,11 @@ class OcsSwitch(wiring.Component):
     which a bit of `live` is high, and else refused. live: the path that takes data, none during a switch; closed: the
     path that has light through the module, from the start of its retrain on. Of the clock before: sent: the path that a
     word went to; ends: requests that ended on arrival, when kept, and with their switch.
-
-    With `bits`, times are ports of that many bits, and so are the entries of the table, all steady from reset on: one
-    netlist serves all transceivers of as many paths and entries. `decide` and `blackout` are at least 1.
     """
 
     def __init__(self, table: SwitchTable, bits: int = 0) -> None:
+        """bits: times are ports of that many bits, and so are the entries of the table, all steady from reset on: one
+        netlist serves all transceivers of as many paths and entries. `decide` and `blackout` are at least 1."""
         self.switch_table, self.bits = table, bits
         members = {
             "request": In(request_layout(table)),

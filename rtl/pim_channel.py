@@ -33,8 +33,9 @@ class Values(wiring.Signature):
 
 
 class PimChannel(wiring.Component):
-    """A channel of `part`, which has one pseudo channel and one rank. Raises UserError for others, and for commands
-    whose data it has no path for.
+    """A channel of a memory part, which has one pseudo channel and one rank.
+
+    Raises UserError for others, and for commands whose data it has no path for.
 
     kept: rows that the memories of the banks hold, a power of two; the other rows alias them. Default: all rows.
 

@@ -24,7 +24,7 @@ class Token(NamedTuple):
 
 
 class PimUnit(Component):
-    """Multipliers, adder tree, accumulator and result register of one bank of `part`.
+    """Multipliers, adder tree, accumulator and result register of one bank of a memory part.
 
     In one clock at most one of: mac, acc = acc + `column_sum` of weights and inputs; read, result = acc rounded to
     bfloat16, then acc = +0; load, acc = bias. acc starts at +0. weights and inputs: bfloat16[lanes].

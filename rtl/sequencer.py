@@ -49,13 +49,16 @@ class Sequencer(wiring.Component):
     A moment of a PIM table (GEMV_END) is a command as others, of a stream that knows when it comes; its bus leads
     nowhere.
 
-    With `bits`, waits are ports of that many bits and not constants: one netlist serves all timings of a geometry.
-    refresh: "all_bank", all refresh nodes fall due at once, or "staggered", one after the other, tREFI / nodes apart.
-    Raises UserError for a table with more than two buses, and for a staggered refresh of less than two nodes.
+    refresh: all_bank, all refresh nodes fall due at once, or staggered, one after the other, tREFI / nodes apart.
     """
 
     def __init__(self, table: Table, streams: int = 1, bits: int = 0, refresh: str = "all_bank") -> None:
+        """bits: waits are ports of that many bits and not constants: one netlist serves all timings of a geometry.
+
+        Raises UserError for a table with more than two buses, and for a staggered refresh of less than two nodes.
+        """
         rules = table.rules
+        self.streams, self.refresh = streams, refresh
         self.table, self.rules, self.bits = table, rules, bits
         self.nodes = int(rules.size[rules.scope[rules.refresh]]) if rules.refresh >= 0 else 0
         self.n_buses = int(rules.bus.max()) + 1

@@ -9,12 +9,12 @@ from amaranth.utils import bits_for
 class Timer(wiring.Component):
     """One rule at one node: a chain of `window` counters, the latest arming first.
 
-    wait: clocks that a rule asks for (int), or None: an input port of `bits`, steady while armed. arm: armings in
-    this clock, at most `most`. busy[i]: whether the (i+1)-th latest arming before this clock is less than `wait`
-    clocks ago, so the rule binds in this clock where busy[window - 1] is high. Starts idle.
+    arm: armings in this clock, at most `most`. busy[i]: whether the (i+1)-th latest arming before this clock is less
+    than `wait` clocks ago, so the rule binds in this clock where busy[window - 1] is high. Starts idle.
     """
 
     def __init__(self, window: int, wait: int | None, bits: int = 0, most: int = 1) -> None:
+        """wait: clocks that a rule asks for, or None: an input port of `bits`, steady while armed."""
         self.window, self.most = window, most
         self.bits = bits if wait is None else bits_for(wait)
         super().__init__(

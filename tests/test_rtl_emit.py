@@ -14,6 +14,7 @@ from pimloom.arch.table import compile_table
 from pimloom.rtl import bf16, float32, yosys
 from pimloom.rtl.blocks import BLOCKS
 from pimloom.rtl.command import command_layout
+from pimloom.rtl.flow.lookup import load_device
 from pimloom.rtl.flow.stimulus import shrink
 from pimloom.rtl.header import header
 from pimloom.rtl.verilog import to_verilog
@@ -110,6 +111,28 @@ def test_states_are_localparams_of_the_enumeration():
     }  # fmt: skip
     assert "casez (stage)\n        STAGE_IDLE: stage <= STAGE_A;\n" in text and "if (rst) stage <= STAGE_IDLE;" in text
     assert not re.search(r"stage (<=|==|!=) \d|if \(1'h1\)|^ *3'h\d:", text, re.MULTILINE)
+
+
+PYTHON = {"asic_math.mul", "asic_math.pairwise", "column_sum"}  # functions that a result is equal to
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_what_stands_above_speaks_of_what_is_there(name):
+    """Words in backquotes are ports, fields, constants or parts of the module, or names of the model's functions."""
+    part = {"npu_pim_channel": "hbm2_neupims", "ocs_switch": "ocstrx"}.get(name, "gddr6_pim_gpt")
+    text = header(BLOCKS[name].build(load_device(part)), name)
+    about, _, ports = text.partition("// Ports:")
+    constants = about.partition("Constants of this module: ")[2]
+    for word in set(re.findall(r"`([^`]+)`", about)) - PYTHON:
+        is_there = re.search(rf"\b{word}\b|__{word}\b", ports) or re.search(rf"\b{word} ", constants)
+        assert is_there or f"// {word}:" in about or word.endswith(("_bf16", "_sum", ".py")), word
+    assert "None" not in about and "Raises" not in about
+
+
+@pytest.mark.parametrize("name", ["float32_add", "float32_mul"])
+def test_no_wire_is_called_zero_that_is_not(name):
+    text = verilog(name)
+    assert not re.search(r"wire (\w+_)?zeros? = ~?\|", text) and re.search(r"wire (non)?zero = ", text)
 
 
 @pytest.mark.parametrize(("own", "compiled"), [(True, 1), (False, 0)])

@@ -37,6 +37,7 @@ class Layernorm(Component):
     """
 
     def __init__(self, length: int, eps: float = 1e-5) -> None:
+        self.length = length
         word, affine = float32.WIDTH, stream.Signature(layout(AFFINE))
         ports = {"i": In(vector(bf16.WIDTH)), "affine": In(affine), "inverse_n": In(stream.Signature(word))}
         super().__init__(ports | {"o": Out(vector(bf16.WIDTH))})

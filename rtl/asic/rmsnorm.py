@@ -30,6 +30,7 @@ class Rmsnorm(Component):
     """
 
     def __init__(self, length: int, eps: float = 1e-6) -> None:
+        self.length = length
         word = float32.WIDTH
         ports = {"gamma": In(stream.Signature(bf16.WIDTH)), "inverse_n": In(stream.Signature(word))}
         super().__init__({"i": In(vector(bf16.WIDTH))} | ports | {"o": Out(vector(bf16.WIDTH))})

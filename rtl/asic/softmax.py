@@ -28,6 +28,7 @@ class Softmax(Component):
     """
 
     def __init__(self, length: int) -> None:
+        self.length = length
         super().__init__({"i": In(vector(bf16.WIDTH)), "o": Out(vector(bf16.WIDTH))})
         self.x, self.weights = Buffer(bf16.WIDTH, length), Buffer(float32.WIDTH, length)
         self.weigh = Pipeline(NARROW | {"maximum": bf16.WIDTH}, WIDE, _weigh)

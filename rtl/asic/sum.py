@@ -67,6 +67,7 @@ class TreeSum(Component):
         if lanes > width or not all(n > 0 and n & n - 1 == 0 for n in (lanes, width)):
             raise ValueError(f"lanes and width are powers of two, lanes at most width; not {lanes} and {width}")
         levels, in_lanes = width.bit_length() - 1, lanes.bit_length() - 1
+        self.width = width
         self.lanes, self.pairs = lanes, levels - in_lanes
         self.latency, self.adders, self.multipliers = levels + 1, lanes + self.pairs, 0
         super().__init__({"i": In(vector(self._shape)), "o": Out(stream.Signature(WIDTH))})

@@ -22,7 +22,7 @@ class Gemm(Component):
     """
 
     def __init__(self, shape: ArrayShape, depth: int = DEPTH, bits: int = JOB_BITS) -> None:
-        self.shape = shape
+        self.shape, self.depth = shape, depth
         self.tiles, self.array = TileSequencer(shape, depth, bits), Systolic(shape)
         self.pads, self.accumulator = OperandPads(shape, depth), Accumulator(shape, depth)
         ports = {"job": In(stream.Signature(job(bits))), "done": Out(1), "refused": Out(1)}

@@ -48,6 +48,7 @@ class VectorUnit(Component):
     """
 
     def __init__(self, length: int) -> None:
+        self.length = length
         affine = stream.Signature(layout(AFFINE))
         given = StructLayout({**PAIR, "op": 2})
         ports = {

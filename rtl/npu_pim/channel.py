@@ -23,13 +23,15 @@ class NpuPimChannel(wiring.Component):
     with the requester: `word` is what the WR of the clock before writes, and a read that is answered at once has its
     word there. read: of answers.reads. results: bfloat16 of each bank, of answers.result and answers.gemv.
 
-    lanes: elements that a COMP takes of a row. kept: rows that the memories of the banks hold, a power of two. cells:
-    of each bank the words that it holds at first, row by row; what is left out is 0.
-    Raises UserError for departures from the physical rules, and for lanes that no PIM unit has.
+    lanes: elements that a COMP takes of a row. kept: rows that the memories of the banks hold, a power of two.
     """
 
     def __init__(self, spec: PimChannel, lanes: int, kept: int, cells: Sequence[Sequence[int]] = ()) -> None:
-        self.spec, self.plan = spec, plan_of(spec)
+        """cells: of each bank the words that it holds at first, row by row; what is left out is 0.
+
+        Raises UserError for departures from the physical rules, and for lanes that no PIM unit has.
+        """
+        self.spec, self.plan, self.lanes, self.kept = spec, plan_of(spec), lanes, kept
         plan = self.plan
         self.table, bits = plan.table, spec.part.organization.access_bits
         self.controller = Controller(spec)
