@@ -59,12 +59,11 @@ class Decoded:
         self.m, self.row, self.name = m, command.row, name
         self._kinds = dict[tuple[int, ...], Value]()
         kind = command.shape()["cmd"].shape
-        cmd, self.names = Signal(kind, name=f"{name}_cmd"), [one.name for one in kind]
+        self.names = [one.name for one in kind]
         attrs = {BITS: " ".join(f"CMD_{one}" for one in self.names)}
         self._is = Signal(len(rules.scope), name=f"{name}_is", attrs=attrs)
-        m.d.comb += cmd.eq(command.cmd)
         for opcode in range(len(rules.scope)):
-            m.d.comb += self._is[opcode].eq(cmd == opcode)
+            m.d.comb += self._is[opcode].eq(command.cmd == opcode)
         self._at: list[Value] = [Const(1, 1)]
         for level in Level:
             if level > 0:

@@ -206,4 +206,5 @@ def product(m: Module, a: Value, b: Value, registered: bool) -> Signal:
         Signal(max(len(exact), FRACTION + 3), name="normal"),
     )
     m.d.comb += normal.eq(Mux(exact[-1], padded, padded << 1))
-    return rounded(m, Exact(sign, exponent + exact[-1], normal, nan, infinite, zero))
+    raised = exponent + exact[-1]
+    return rounded(m, Exact(sign, raised, normal, nan, infinite, zero))

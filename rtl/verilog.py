@@ -11,7 +11,7 @@ from amaranth.back import rtlil
 from amaranth.lib.wiring import Component
 
 from pimloom.rtl.ports import CLOCK, ports_of
-from pimloom.rtl.tidy.constants import name_constants
+from pimloom.rtl.tidy.constants import name_constants, name_opcodes
 from pimloom.rtl.tidy.fold import fold
 from pimloom.rtl.tidy.module import Instance, Module
 from pimloom.rtl.tidy.names import name_all, plain
@@ -42,6 +42,7 @@ def to_verilog(component: Component, name: str, notes: Mapping[str, str] | None 
     except Unreadable:  # a construct that `tidy` does not know: better Yosys' own text than none
         return to_raw_verilog(component, name)
     for m in modules:
+        name_opcodes(m, getattr(component, "table", None))
         tidy(m)
     names = _module_names(modules, name, prefix, getattr(component, "instances", {}))
     names |= {own: prefix + own for own in by_name}

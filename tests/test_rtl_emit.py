@@ -97,10 +97,10 @@ def test_opcodes_and_banks_are_localparams_of_the_parts_table():
     names = compile_table(part).names
     for opcode, name in enumerate(names):
         assert params[f"CMD_{name}"] == opcode
-        assert f"assign head_0_is[CMD_{name}] = head_0_cmd == CMD_{name};" in text
+        assert f"assign head_0_is[CMD_{name}] = heads__0__payload__cmd == CMD_{name};" in text
     banks = {name: value for name, value in params.items() if "BANK" in name}
     assert banks == {"BG0_BANK0": 0, "BG0_BANK1": 1, "BG1_BANK0": 2, "BG1_BANK1": 3}
-    assert not re.search(r"_cmd [!=]= \d|_is\[\d|_bank\[\d|_bank_group\[\d|payload\[\d+:0\] ==", text)
+    assert not re.search(r"cmd [!=]= \d|_is\[\d|_bank\[\d|_bank_group\[\d|payload\[\d+:0\] ==", text)
     assert all(text.count(name) > 1 for name in params)  # none is declared in vain
 
 

@@ -64,7 +64,7 @@ class VectorUnit(Component):
             Op.SOFTMAX: Softmax(length),
             Op.NORM: self.norm,
         }
-        self.now = Signal(2)
+        self.now = Signal(Op)
         self.inside = Signal(16)
         self.open = Signal()
 

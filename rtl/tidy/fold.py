@@ -35,7 +35,6 @@ from pimloom.rtl.tidy.module import (
     Process,
     Set,
     Statement,
-    Wire,
     named,
     reads,
     rewrite,
@@ -50,11 +49,11 @@ CONTEXT = ("~", "-", "+")  # operators that work at the width of what stands aro
 
 def fold(m: Module) -> None:
     """Fold what is read once, or is hardly longer than its name; drop what nobody reads."""
-    _drop(m)
+    _drop(m, fields=True)
     while _narrow(m):
         pass
     _Folder(m).all()
-    _drop(m)
+    _drop(m, fields=True)
     _fields(m)
     _drop(m)
     widths = m.widths()
@@ -71,10 +70,11 @@ def _names(items: list[Item]) -> Counter[str]:
     return Counter([named(leaf) for item in items for e in reads(item) for leaf in leaves(e)])
 
 
-def _drop(m: Module) -> None:
-    """Leave out assignments to wires that nobody reads, and wires that are nowhere."""
+def _drop(m: Module, fields: bool = False) -> None:
+    """Leave out assignments to wires that nobody reads, and wires that are nowhere. fields: those whose values have
+    names stay, for their bits may be read (see `_fields`)."""
     read = _reads(m)
-    while gone := [item for item in m.items if _unread(m, item, read)]:
+    while gone := [item for item in m.items if _unread(m, item, read, fields)]:
         left_out = set(map(id, gone))
         m.items = [item for item in m.items if id(item) not in left_out]
         read = read - _names(gone)
@@ -83,17 +83,13 @@ def _drop(m: Module) -> None:
     m.wires = {name: wire for name, wire in m.wires.items() if wire.way or wire.words or name in there}
 
 
-def _unread(m: Module, item: Item, read: Counter[str]) -> bool:
+def _unread(m: Module, item: Item, read: Counter[str], fields: bool) -> bool:
     if isinstance(item, Assign) and isinstance(item.value, Const) and not item.value.text.split("'")[-1][1:].strip("x"):
         return True  # a bit that Yosys found nobody to read
     if isinstance(item, Assign) or isinstance(item, Process) and not item.clock:
-        return all(not read[named(to)] and not _is_wanted(m.wires[named(to)]) for to in targets(item))
+        wires = [m.wires[named(to)] for to in targets(item)]
+        return all(not read[wire.name] and not wire.way and not (fields and wire.values) for wire in wires)
     return False
-
-
-def _is_wanted(wire: Wire) -> bool:
-    """Whether others may read it: a port, or what names the values of a field that is read."""
-    return bool(wire.way or wire.values)
 
 
 def _narrow(m: Module) -> bool:
