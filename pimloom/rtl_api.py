@@ -41,6 +41,7 @@ def emit(
     columns: int | None = None,
     dataflow: Literal["ws", "os"] | None = None,
     refresh: Literal["all_bank", "staggered"] | None = None,
+    phases: int | None = None,
 ) -> str:
     """A block as Verilog, its ports explained above it. out: a file or a folder to write, too, unless it is "-".
 
@@ -50,7 +51,8 @@ def emit(
     `interleave`, 2 by default.
 
     rows, columns, dataflow: of an array; without them 4 x 4, weight stationary. refresh: of block `sequencer`, of its
-    ranks or pseudo channels at once ("all_bank", the default) or in turn.
+    ranks or pseudo channels at once ("all_bank", the default) or in turn. phases: CK of a clock of `sequencer_axi`, 1
+    (the default), 2 or 4.
 
     >>> emit("bf16_mul").splitlines()[0].startswith("// bf16_mul, by pimloom")
     True
@@ -75,11 +77,12 @@ def verify(
     columns: int | None = None,
     dataflow: Literal["ws", "os"] | None = None,
     refresh: Literal["all_bank", "staggered"] | None = None,
+    phases: int | None = None,
 ) -> "Answer":
     """Simulate a block, or all, against the models that they mirror: a row for each, with its `mismatches`.
 
     commands: to compare at least, for each block. seed: of the random stimulus. waves: a waveform of one block, a
-    .vcd. sub_batches, rows, columns, dataflow, refresh: see `emit`.
+    .vcd. sub_batches, rows, columns, dataflow, refresh, phases: see `emit`.
     """
     from pimloom.commands.rtl import verify as command
 
@@ -110,13 +113,14 @@ def synth(
     columns: int | None = None,
     dataflow: Literal["ws", "os"] | None = None,
     refresh: Literal["all_bank", "staggered"] | None = None,
+    phases: int | None = None,
     by_module: bool | None = None,
 ) -> "Answer":
     """Synthesise a block, or "all" but whole channels: area [µm²], longest path [ps], FPGA resources; a row each.
 
-    sub_batches, rows, columns, dataflow, refresh: see `emit`. Of npu_pim_channel the controller is done, without banks
-    and PIM units. by_module: each module once, times its instances, or all as one piece; without it, arrays of more
-    than 16 elements and the controller are done by module.
+    sub_batches, rows, columns, dataflow, refresh, phases: see `emit`. Of npu_pim_channel the controller is done,
+    without banks and PIM units. by_module: each module once, times its instances, or all as one piece; without it,
+    arrays of more than 16 elements and the controller are done by module.
     """
     from pimloom.commands.rtl import synth as command
 

@@ -19,6 +19,7 @@ from pimloom.rtl.npu_pim.plan import COUNT_BITS
 from pimloom.rtl.sequencer import Bus
 
 DEPTH = 8  # commands that wait
+PHASES = (1, 2, 4)  # CK of a clock
 
 
 class SequencerAxi(wiring.Component):
@@ -55,25 +56,33 @@ class SequencerAxi(wiring.Component):
     end of a GEMV and the first multiplication of a result, from which rules of a PIM table count, are the core's
     affair: no host tells them. There is no PHY: buses carry commands as the table has them.
 
+    phases: 1, 2 or 4 CK are a clock of the core. With several, `buses` are those CK in order, as the phases of a DFI:
+    one command issues in a clock, in the first CK of it in which it is legal. Rules cost no rounding, but commands are
+    in different clocks; CLOCK and LAST count clocks.
+
     buses: what issues (source: refreshes, by node; the queue; the core's own precharges). count: COMPs of the GEMV that
     issues.
     """
 
-    def __init__(self, part: Part, depth: int = DEPTH, table: Table | None = None) -> None:
+    def __init__(self, part: Part, depth: int = DEPTH, table: Table | None = None, phases: int = 1) -> None:
         """table: the part's, on another geometry or with another refresh; None: its own.
 
         Raises UserError for a table with more than two buses, or whose rows take longer to close than tREFI.
         """
-        self.moments, self.depth = without_moments(table or compile_table(part)), depth
+        if phases not in PHASES:
+            raise UserError(f"--phases {phases}: a core has 1, 2 or 4 CK in a clock")
+        self.moments, self.depth, self.phases = without_moments(table or compile_table(part)), depth, phases
         self.table = self.moments.table
-        self.sequencer = Engine(self.moments, *gemv_clocks(part))
+        self.sequencer = Engine(self.moments, *gemv_clocks(part), phases)
         self.nodes = self.sequencer.nodes
         self.registers = AxiRegisters(self.moments, depth, self._most_comps())
         self.ahead, self.closing = RowsAhead(self.table, self.sequencer.rows), Closing(self.table)
         ports = {name: port for name, port in self.registers.signature.members.items() if name.startswith("s_axi_")}
         bus = Bus(self.table, self.nodes + 2)
         counted = {"count": Out(COUNT_BITS)} if self.moments.gemv >= 0 else {}
-        super().__init__({**ports, "irq": Out(1), "buses": Out(bus).array(self.sequencer.n_buses), **counted})
+        super().__init__(
+            {**ports, "irq": Out(1), "buses": Out(bus).array(max(self.sequencer.n_buses, phases)), **counted}
+        )
 
     @property
     def instances(self) -> dict[str, str]:
@@ -82,7 +91,7 @@ class SequencerAxi(wiring.Component):
 
     def _most_comps(self) -> int:
         """COMPs of a GEMV at most, so that rows can be closed before a ninth refresh falls due."""
-        most, left = (1 << COUNT_BITS) - 1, self.table.rules.refi - longest_close(self.table)
+        most, left = (1 << COUNT_BITS) - 1, self.table.rules.refi - longest_close(self.table, self.phases)
         if self.nodes and left <= self.sequencer.least_ck:
             raise UserError(f"tREFI leaves no time to close open rows: {self.table.rules.refi} CK")
         return min(most, left // max(self.sequencer.comp_ck, 1)) if self.nodes else most
@@ -139,9 +148,11 @@ class SequencerAxi(wiring.Component):
             m.d.comb += [self.sequencer.count.eq(x.o.payload.count), self.count.eq(x.o.payload.count)]
 
     def _show(self, m: Module) -> None:
-        """What issues, by the opcodes of the part."""
-        for mine, its in zip(self.buses, self.sequencer.buses, strict=True):
-            m.d.comb += [mine.valid.eq(its.valid), mine.command.eq(its.command), mine.source.eq(its.source)]
+        """What issues, by the opcodes of the part: on the bus of its kind, or in its phase."""
+        for number, mine in enumerate(self.buses):
+            its = self.sequencer.buses[0 if self.phases > 1 else number]
+            here = its.valid & (self.sequencer.phase == number) if self.phases > 1 else its.valid
+            m.d.comb += [mine.valid.eq(here), mine.command.eq(its.command), mine.source.eq(its.source)]
             with m.If(self.closing.active & (its.source == self.nodes)):
                 m.d.comb += mine.source.eq(self.nodes + 1)
             if self.moments.first >= 0:

@@ -90,8 +90,9 @@ BLOCKS: dict[str, Block] = {
     ),
     "sequencer_axi": Block(
         "command core behind AXI4-Lite: a queue, moments of PIM, refresh, recovery",
-        SequencerAxi,
+        lambda part, phases=1: SequencerAxi(part, phases=phases),
         of_memory=True,
+        sizes={"phases": 1},
         checks=["rules", "handshakes"],
     ),
     "timer": Block(

@@ -245,24 +245,30 @@ class Sequencer(wiring.Component):
                     m.d.comb += bus.command.eq(self._command(k, who))
         for head, grant in zip(self.heads, granted[self.nodes :], strict=True):
             m.d.comb += head.ready.eq(grant)
-        issued = [Decoded(m, self.rules, bus.command, f"bus_{b}") for b, bus in enumerate(self.buses)]
+        if self.n_buses == 1 and len(self.heads) == 1:  # who is granted is known sooner than what the bus carries
+            issued: list[tuple[Value, Asker]] = list(zip(granted, askers, strict=True))
+        else:
+            issued = [(bus.valid, Decoded(m, self.rules, bus.command, f"bus_{b}")) for b, bus in enumerate(self.buses)]
         if self.n_buses == 1:
-            state = self.rows.moved(m, "after", self.buses[0].valid, issued[0], state)
+            state = self.rows.moved(m, "after", *issued[-1], state)
         self.rows.store(m, state)
         for i, row in enumerate(self.rule_rows):
             self._time(m, i, row, issued)
 
-    def _time(self, m: Module, i: int, row: RuleRow, issued: list[Decoded]) -> None:
+    def _time(self, m: Module, i: int, row: RuleRow, issued: list[tuple[Value, Asker]]) -> None:
         """Arm the timers of a rule where commands that begin it issue."""
         arms = list[Signal]()
-        for b, (bus, command) in enumerate(zip(self.buses, issued, strict=True)):
-            arm = self._of_nodes(f"rule_{i}_arm{f'_{b}' if self.n_buses > 1 else ''}", row)
-            begins = (bus.valid & command.is_(row.after)).replicate(len(arm))
+        begun = [who for who in issued if not isinstance(who[1], Fixed) or who[1].opcode in row.after]
+        for b, (happens, command) in enumerate(begun):
+            arm = self._of_nodes(f"rule_{i}_arm{f'_{b}' if len(begun) > 1 else ''}", row)
+            begins = (happens & command.is_(row.after)).replicate(len(arm))
             m.d.comb += arm.eq(begins & Cat(command.at(row.level, n) for n in range(len(arm))))
             arms.append(arm)
         for n in range(len(self.busy[i])):
             if timer := self.timers.get((i, n)):
-                m.d.comb += [timer.arm.eq(sum(arm[n] for arm in arms)), self.busy[i][n].eq(timer.busy[row.window - 1])]
+                bits = [arm[n] for arm in arms]
+                m.d.comb += timer.arm.eq(any_of(bits) if self.n_buses == 1 else sum(bits))
+                m.d.comb += self.busy[i][n].eq(timer.busy[row.window - 1])
 
     def _command(self, k: int, who: Asker) -> Value:
         if not isinstance(who, Fixed):

@@ -11,11 +11,14 @@ from pimloom.cycle_sim.dram.trace import TRACE
 from pimloom.rtl.axi import DEPTH, SequencerAxi
 from pimloom.rtl.controller.engine import Engine, gemv_clocks
 from pimloom.rtl.controller.moments import without_moments
+from pimloom.rtl.controller.phases import PhaseTimer
 from pimloom.rtl.controller.registers import OKAY, SLVERR, Interrupt, Register
 from pimloom.rtl.flow.axi.host import draw_scripts
 from pimloom.rtl.flow.axi.model import mismatches
+from pimloom.rtl.flow.axi.phases import late_or_illegal
 from pimloom.rtl.flow.axi.verify import SHALLOW, play
 from tests.axi_bench import Host, names, run, table_of
+from tests.slow import slow
 
 NEUPIMS = load_part("hbm2_neupims").value
 NEWTON = load_part("hbm2_neupims", {"pim": "newton"}).value
@@ -100,12 +103,11 @@ def test_the_first_multiplication_of_each_result_is_told_by_the_core():
 
 @pytest.mark.slow
 def test_newtons_core_issues_in_the_engines_clocks():
-    scripts = list(draw_scripts(NEWTON, FEW, 150, 1, True))
+    scripts = list(draw_scripts(NEWTON, FEW, 500, 1, True))
     seen, _, _ = play(scripts, SequencerAxi(NEWTON, SHALLOW, scripts[0].told.part), "verilator")
     assert [s for pair in zip(scripts, seen, strict=True) for s in mismatches(*pair, SHALLOW)] == []
     cmds = np.concatenate([script.case.streams[0]["cmd"] for script in scripts])
-    firsts = scripts[0].told.table.cmd("COMP_FIRST")
-    assert 0 < (cmds == firsts).sum() < (cmds == scripts[0].told.table.cmd("COMP")).sum() + (cmds == firsts).sum()
+    assert all((cmds == scripts[0].told.table.cmd(name)).any() for name in ("COMP", "COMP_FIRST", "READRES"))
 
 
 def test_moments_are_no_commands_of_a_host():
@@ -244,3 +246,36 @@ def test_parts_whose_rows_close_too_slowly_are_refused():
 def test_a_part_without_moments_keeps_its_table():
     table = table_of(DDR4)
     assert without_moments(table).table is table
+
+
+@pytest.mark.parametrize(("part", "phases"), [(DDR4, 4), slow(NEUPIMS, 2), slow(NEUPIMS, 4), slow(NEWTON, 4)])
+def test_commands_issue_in_their_first_legal_phase(part, phases):
+    """Of a clock of several CK, and by no rule too early; one CK more is told."""
+    scripts = list(draw_scripts(part, FEW, 100, 1, True, 2 * phases))
+    seen, _, _ = play(scripts, SequencerAxi(part, SHALLOW, scripts[0].told.part, phases), "verilator")
+    assert [s for pair in zip(scripts, seen, strict=True) for s in late_or_illegal(*pair, phases)] == []
+    used = np.bincount(np.concatenate([x.issued[:, 0] for x in seen]) % phases, minlength=phases)
+    assert used.all() and used.sum() > 100
+    late = seen[0]._replace(issued=seen[0].issued + [1, 0, 0])
+    assert any("first legal at CK" in sentence for sentence in late_or_illegal(scripts[0], late, phases))
+
+
+def test_a_rule_that_a_phase_forgets_is_caught(monkeypatch):
+    """A timer that looks at the last CK of a clock as at the first but one."""
+    elaborate = PhaseTimer.elaborate
+
+    def wrong(self, platform):
+        m = elaborate(self, platform)
+        m.d.comb += self.busy.eq(self.late[0])
+        return m
+
+    monkeypatch.setattr(PhaseTimer, "elaborate", wrong)
+    scripts = list(draw_scripts(DDR4, FEW, 60, 1, True, 8))
+    seen, _, _ = play(scripts, SequencerAxi(DDR4, SHALLOW, scripts[0].told.part, 4), "verilator")
+    found = [s for pair in zip(scripts, seen, strict=True) for s in late_or_illegal(*pair, 4)]
+    assert any("rule" in sentence for sentence in found)
+
+
+def test_a_core_has_one_two_or_four_phases():
+    with pytest.raises(UserError, match="--phases 3: a core has 1, 2 or 4 CK in a clock"):
+        SequencerAxi(DDR4, phases=3)

@@ -21,6 +21,7 @@ from pimloom.commands.rtl_options import (
     Name,
     OneOrAll,
     PartName,
+    Phases,
     Prefix,
     RefreshName,
     Rows,
@@ -75,12 +76,13 @@ def emit(
     columns: Columns = None,
     dataflow: DataflowName = None,
     refresh: RefreshName = None,
+    phases: Phases = None,
     quiet: Quiet = False,
 ) -> str:
     """Write a block as Verilog, its ports explained above it."""
     sizes: dict[str, Any] = {"sub_batches": sub_batches, "rows": rows, "columns": columns, "dataflow": dataflow}
     names: dict[str, Any] = {"name": name, "prefix": prefix, "clock_mhz": clock_mhz}
-    text = emitted(block, part, out, quiet, **names, **sizes, refresh=refresh)
+    text = emitted(block, part, out, quiet, **names, **sizes, refresh=refresh, phases=phases)
     if out == "-":
         sys.stdout.write(text)
     return text
@@ -141,6 +143,7 @@ def verify(
     columns: Columns = None,
     dataflow: DataflowName = None,
     refresh: RefreshName = None,
+    phases: Phases = None,
     json: Json = None,
     quiet: Quiet = False,
 ) -> Answer:
@@ -155,7 +158,7 @@ def verify(
         part = part_of(block, part)
         options: dict[str, Any] = {"simulator": simulator.value, "commands": commands, "seed": seed, "waves": waves}
         arrays: dict[str, Any] = {"rows": rows, "columns": columns, "dataflow": dataflow}
-        sizes = given_sizes(block, sub_batches=sub_batches, refresh=refresh, **arrays)
+        sizes = given_sizes(block, sub_batches=sub_batches, refresh=refresh, phases=phases, **arrays)
         checked = _plain(run(block, part, **options, progress=progress, sizes=sizes))
         without = left_out(load_device(part)) if block is None else {}
     found = _result(checked, part, seed=seed, left_out=without)
@@ -204,6 +207,7 @@ def synth(
     columns: Columns = None,
     dataflow: DataflowName = None,
     refresh: RefreshName = None,
+    phases: Phases = None,
     by_module: Annotated[
         bool | None,
         typer.Option(
@@ -229,6 +233,7 @@ def synth(
             None if block == "all" else block,
             sub_batches=sub_batches,
             refresh=refresh,
+            phases=phases,
             rows=rows,
             columns=columns,
             dataflow=dataflow,

@@ -50,6 +50,10 @@ PartName = Annotated[
     typer.Option("--part", metavar="PART", help="Part name, or path to a part's YAML.", autocompletion=names("parts")),
 ]
 
+Phases = Annotated[
+    int | None,
+    typer.Option(metavar="N", parser=count, help="CK of a clock of `sequencer_axi`: 1, 2 or 4.", show_default="1"),
+]
 Rows = Annotated[
     int | None, typer.Option(metavar="R", parser=count, help="Rows of an array, 1 to 256.", show_default="4")
 ]

@@ -36,14 +36,14 @@ def closers(table: Table) -> list[dict[str, int]]:
     return found
 
 
-def longest_close(table: Table) -> int:
-    """Clocks, at most, from the decision to close all rows to the REFab behind it, without moments."""
+def longest_close(table: Table, phases: int) -> int:
+    """CK at most from the decision to close all rows to the REFab behind it, without moments; phases: CK of a clock."""
     rules, steps = table.rules, closers(table)
     mine = {step["cmd"] for step in steps}
     rows = rule_rows(rules)
-    between = max([1, *(row.wait for row in rows if mine & {*row.after} and mine & {*row.before})])
+    between = max([phases, *(row.wait for row in rows if mine & {*row.after} and mine & {*row.before})])
     longest = max(row.wait for row in rows if mine & {*row.before} or rules.refresh in row.before)
-    return 2 * longest + between * len(steps)
+    return 2 * longest + between * (len(steps) + 2)
 
 
 class Closing(wiring.Component):

@@ -1,13 +1,21 @@
 # amaranth: UnusedElaboratable=no
 """Rows as they will be when all commands that wait have issued: what is admitted behind them can issue, too."""
 
-from amaranth.hdl import Module, Mux
+from amaranth.hdl import Const, Module, Mux, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from pimloom.arch.table import Table
 from pimloom.rtl.command import Decoded, command_layout
-from pimloom.rtl.rows import Latch, Rows
+from pimloom.rtl.rows import Asker, Latch, Rows, State
+
+
+class AdmittedRows(Rows):
+    """The latches of a sequencer to which nothing comes but what `RowsAhead` admitted, or what needs no row: rows are
+    as commands need them, and no gates ask."""
+
+    def fits(self, m: Module, name: str, who: Asker, state: State) -> Value:
+        return Const(1, 1)
 
 
 class RowsAhead(wiring.Component):

@@ -17,6 +17,7 @@ from pimloom.rtl.flow.stimulus import draw_case, engine, shrink
 ALL, BYTES, WORD = 0xF, 4, 2**32
 ODD = 0.08  # probability of a write that does nothing, or is refused, before a command
 PACES = (1.0, 0.7, 0.3)  # of a channel
+OF_GEMV = ("nCOMP", "nGEMV")  # clocks of the units beside the banks
 OFTEN = 8  # refreshes fall due so many tRFC apart, where they come often
 
 
@@ -41,9 +42,12 @@ class Script(NamedTuple):
     eager: bool
 
 
-def told_of(part: Part, banks: tuple[int, int], often: bool) -> Told:
-    """The part's tables on fewer banks; often: with refreshes close to each other."""
+def told_of(part: Part, banks: tuple[int, int], often: bool, slow: int = 1) -> Told:
+    """The part's tables on fewer banks; often: with refreshes close to each other. slow: rules wait so many times as
+    long and one CK longer, so that they decide, and not the host."""
     clocks = {name: part.cycles(name) for name in part.timing}
+    if slow > 1:
+        clocks |= {name: slow * ck + 1 for name, ck in clocks.items() if name not in OF_GEMV}
     if often:
         clocks["tREFI"] = min(clocks["tREFI"], OFTEN * clocks["tRFC"])
     return tell(part, shrink(part, *banks), clocks)
@@ -54,9 +58,11 @@ def often_refreshed(part: Part, banks: tuple[int, int]) -> Table:
     return told_of(part, banks, often=True).part
 
 
-def draw_scripts(part: Part, banks: tuple[int, int], commands: int, seed: int, often: bool) -> Iterator[Script]:
-    """Scripts that hold `commands` commands; all share one table."""
-    told, geometry = told_of(part, banks, often), shrink(part, *banks)
+def draw_scripts(
+    part: Part, banks: tuple[int, int], commands: int, seed: int, often: bool, slow: int = 1
+) -> Iterator[Script]:
+    """Scripts that hold `commands` commands; all share one table, as `told_of` has it."""
+    told, geometry = told_of(part, banks, often, slow), shrink(part, *banks)
     left, number = commands, 0
     while left > 0:
         rng = Random(f"axi {part.standard} {part.pim} {seed} {often} {number}")

@@ -117,9 +117,6 @@ def _issues(
     mine, rows = seen.issued[seen.issued[:, 1] >= nodes], case.streams[0]
     shown = rows.copy()
     shown["cmd"] = np.array(script.told.opcode)[rows["cmd"]]
-    for cmd, role in ((c, script.told.part.commands[c].role) for c in {*shown["cmd"].tolist()}):
-        if role is Role.FIRST_MULTIPLY:
-            shown["cmd"][shown["cmd"] == cmd] = script.told.part.role(Role.MULTIPLY)
     words = pack(command_layout(script.told.part), shown)
     if len(mine) != len(rows):
         yield 0, f"{len(mine)} commands issued, {len(rows)} were taken"

@@ -16,7 +16,7 @@ BEGUN = "{} {}"  # name of a GEMV of so many COMPs
 
 class Told(NamedTuple):
     """table: the engine's; part: the core's, with the same geometry and refresh. opcode, counts: of each command of
-    `table` its opcode in `part`, and the COMPs of a GEMV, else 0. rules: those of `table`."""
+    `table` its opcode for the host, and the COMPs of a GEMV, else 0. rules: those of `table`."""
 
     table: Table
     part: Table
@@ -64,6 +64,9 @@ def tell(part: Part, geometry: Organization, clocks: dict[str, int]) -> Told:
     table = build_table(tuple(c for c, _ in commands), rules, clocks, geometry, found.refresh)
     own = build_table(found.commands, found.rules, clocks, geometry, found.refresh)
     counts = [int(c.name.rpartition(" ")[2]) if end and c.role is Role.GEMV else 0 for c, _ in commands]
+    if first:
+        shown = {found.commands.index(first): found.commands.index(roles[Role.MULTIPLY])}
+        commands = [(c, shown.get(opcode, opcode)) for c, opcode in commands]
     return Told(table, own, [opcode for _, opcode in commands], counts, rules)
 
 

@@ -3,11 +3,12 @@
 given: writes int64[n, 4] (address, data, strobe, whether it brings a command); reads int64[k]: addresses; of each case
 sizes int64[cases, 2], paces float[cases, 5]: probabilities that AW, W, AR are offered, and B, R taken, in a clock, and
 eager bool[cases]: the host writes ahead of responses as long as the queue has room for all that is under way; else
-it waits for each response, and brings a command again that is refused; depth: of the queue; buses; most: clocks of a
-case. Left: written int64[., 7] (case, number, clocks in which address and data were taken, the response first offered
-and taken, response); read int64[., 6] (case, number, clocks in which the address was taken and the response first
-offered, data, response); issued int64[., 4] (case, clock, source, command); ends int64[cases, 2] (clocks, whether all
-was over); seconds. Fails where an offer is withdrawn or changed, or a response comes that nobody waits for.
+it waits for each response, and brings a command again that is refused; depth: of the queue; buses; phases: CK of a
+clock, whose buses then are those CK; most: clocks of a case. Left: written int64[., 7] (case, number, clocks in which
+address and data were taken, the response first offered and taken, response); read int64[., 6] (case, number, clocks in
+which the address was taken and the response first offered, data, response); issued int64[., 4] (case, CK, source,
+command); ends int64[cases, 2] (clocks, whether all was over); seconds. Fails where an offer is withdrawn or changed, or
+a response comes that nobody waits for.
 """
 
 import time
@@ -91,7 +92,7 @@ class Host:
 
     def __init__(self, dut: Any) -> None:
         g = given()
-        self.dut, self.depth = dut, int(g["depth"])
+        self.dut, self.depth, self.phases = dut, int(g["depth"]), int(g["phases"])
         self.aw, self.w = Source(dut, "aw", "awaddr"), Source(dut, "w", "wdata", "wstrb")
         self.ar, self.b, self.r = Source(dut, "ar", "araddr"), Sink(dut, "b", "bresp"), Sink(dut, "r", "rdata", "rresp")
         buses = range(int(g["buses"]))
@@ -160,10 +161,11 @@ class Host:
     def _buses(self, case: int, clock: int) -> int:
         """How many commands of ours issue."""
         gone = 0
-        for valid, source, command in self.buses:
+        for number, (valid, source, command) in enumerate(self.buses):
             if valid.value:
                 who = int(source.value) if source is not None else 0
-                self.issued.append((case, clock, who, int(command.value)))
+                at = clock if self.phases == 1 else clock * self.phases + number
+                self.issued.append((case, at, who, int(command.value)))
                 gone += who == self.ours
         return gone
 

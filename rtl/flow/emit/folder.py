@@ -32,7 +32,7 @@ def files_of(design: Design) -> dict[str, str]:
     """
     block, top, component = design.block, design.top, design.component
     texts = {"{}.v": design.verilog, "{}.vlt": beside.waivers(top), "{}.sdc": constraints(design)}
-    if "rules" in BLOCKS[block].checks:
+    if "rules" in BLOCKS[block].checks and getattr(component, "phases", 1) == 1:  # they count clocks, not CK
         texts["{}_rules.sv"] = _rules(design)
     if "handshakes" in BLOCKS[block].checks:
         texts["{}_handshakes.sv"] = handshakes(component, top)

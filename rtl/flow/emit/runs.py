@@ -13,8 +13,8 @@ from pimloom.arch.part import Part
 from pimloom.rtl.axi import DEPTH, SequencerAxi
 from pimloom.rtl.flow import channel
 from pimloom.rtl.flow.axi.host import draw_scripts
-from pimloom.rtl.flow.axi.model import mismatches as host_mismatches
 from pimloom.rtl.flow.axi.verify import play as play_host
+from pimloom.rtl.flow.axi.verify import wrong as host_mismatches
 from pimloom.rtl.flow.cosim import walk
 from pimloom.rtl.flow.interleave import verify_interleave
 from pimloom.rtl.flow.npu.engine import verify_gemm
@@ -50,9 +50,10 @@ def _sequencer_axi(block: Any, part: Part, verilog: str, waves: Path) -> str:
     organization = part.organization
     banks = organization.bank_groups, organization.banks_per_group
     scripts = list(draw_scripts(part, banks, HOSTED, SEED, often=False))
-    same = SequencerAxi(part, DEPTH, scripts[0].told.part)
+    same = SequencerAxi(part, DEPTH, scripts[0].told.part, block.phases)
     seen, _, _ = play_host(scripts, same, "verilator", waves, verilog)
-    wrong = [sentence for pair in zip(scripts, seen, strict=True) for sentence in host_mismatches(*pair, DEPTH)]
+    pairs = zip(scripts, seen, strict=True)
+    wrong = [sentence for pair in pairs for sentence in host_mismatches(*pair, DEPTH, block.phases)]
     return wrong[0] if wrong else ""
 
 
