@@ -73,17 +73,17 @@ def draw_scripts(
         number += 1
         if len(stream) and engine(case).end == "done":
             left -= len(stream)
-            yield draw_script(rng, case, told)
+            yield draw_script(rng, case, told, number % 3 == 0)
 
 
-def draw_script(rng: Random, case: Case, told: Told) -> Script:
+def draw_script(rng: Random, case: Case, told: Told, eager: bool) -> Script:
     """The writes of a stream, and reads of anything."""
     writer = _Writer(rng, told)
     for number, row in enumerate(case.streams[0]):
         writer.bring(number, row)
     reads = [rng.choice((4 * rng.choice(list(Register)), rng.randrange(96))) for _ in range(2 * len(writer.writes))]
     paces = tuple(rng.choice(PACES) for _ in range(5)) if rng.random() < 0.7 else (1.0,) * 5
-    return Script(case, told, writer.writes, reads, paces, rng.random() < 0.3)
+    return Script(case, told, writer.writes, reads, paces, eager)
 
 
 class _Writer:
