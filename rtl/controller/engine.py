@@ -71,7 +71,8 @@ class Engine(Sequencer):
             later = [{i: self._of_nodes(f"rule_{i}_busy_{p}", row) for i, row in rows} for p in range(1, self.phases)]
             self.bound_at = [now, *later]
         bound, first = Signal(self.phases, name=f"{name}_bound"), Signal(range(self.phases), name=f"{name}_phase")
-        for phase, self.busy in enumerate(self.bound_at):
+        for phase, busy in enumerate(self.bound_at):
+            self.busy = busy  # of which `_bound` asks
             m.d.comb += bound[phase].eq(self._bound(m, f"{name}_{phase}", who, []))
         self.busy = now
         m.d.comb += first.eq(sum(bound[phase] for phase in range(self.phases - 1)))
