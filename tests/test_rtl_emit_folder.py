@@ -4,7 +4,6 @@
 import shutil
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -150,26 +149,26 @@ def test_a_file_that_is_not_as_it_was_written_stays(tmp_path: Path) -> None:
     own.mkdir()
     (own / "Makefile").write_text("all: mine\n")
     with pytest.raises(UserError, match="Makefile is not as pimloom wrote it; move it, or name another folder"):
-        write_folder(own, lambda: dict(files))
+        write_folder(own, dict(files))
     assert [file.name for file in own.iterdir()] == ["Makefile"]
     assert (own / "Makefile").read_text() == "all: mine\n"
     out = tmp_path / "out"
     for text in ("test:\n", "test: sooner\n"):
-        write_folder(out, partial(dict, files, Makefile=text))
+        write_folder(out, files | {"Makefile": text})
         assert (out / "Makefile").read_text() == text
     check = subprocess.run(["sha256sum", "-c", "pimloom.sha256"], cwd=out, capture_output=True, text=True, check=False)
     assert check.returncode == 0 and check.stdout.count(": OK") == 2
     (out / "Makefile").write_text("test: by hand\n")
     with pytest.raises(UserError, match="Makefile is not as"):
-        write_folder(out, lambda: dict(files))
+        write_folder(out, dict(files))
     assert (out / "Makefile").read_text() == "test: by hand\n"
 
 
 def test_a_folder_holds_one_block(tmp_path: Path) -> None:
     """Makefile, bench and vectors are those of one top module."""
-    write_folder(tmp_path / "out", lambda: {"near.v": "module near;\nendmodule\n", "Makefile": "test:\n"})
+    write_folder(tmp_path / "out", {"near.v": "module near;\nendmodule\n", "Makefile": "test:\n"})
     with pytest.raises(UserError, match="holds near; name another folder"):
-        write_folder(tmp_path / "out", lambda: {"far.v": "module far;\nendmodule\n", "Makefile": "test:\n"})
+        write_folder(tmp_path / "out", {"far.v": "module far;\nendmodule\n", "Makefile": "test:\n"})
     assert not (tmp_path / "out" / "far.v").exists()
 
 
@@ -274,7 +273,7 @@ def write_axi(folder: Path, banks: int = 2) -> Path:
     part = load_part(PART).value
     few = msgspec.structs.replace(part, organization=shrink(part, banks, banks))
     block = SequencerAxi(few)
-    write_folder(folder, lambda: files_of(made(block, "sequencer_axi", few, PART)))
+    write_folder(folder, files_of(made(block, "sequencer_axi", few, PART)))
     return folder
 
 
@@ -338,7 +337,7 @@ def test_the_bench_of_a_channel_with_pim_runs_under_its_rules(tmp_path: Path) ->
     """On a small channel; many clocks more than a rule asks for are not there."""
     name, spec = "npu_pim_channel", small(load_part("hbm2_neupims").value, "dual", Size(ranks=1))
     block, out = NpuPimChannel(spec, 16, 8), tmp_path / "npu_pim_channel"
-    write_folder(out, lambda: files_of(made(block, name, spec.part, "hbm2_neupims")))
+    write_folder(out, files_of(made(block, name, spec.part, "hbm2_neupims")))
     for simulator in simulators():
         done = make(out, simulator, tmp_path)
         assert done.returncode == 0 and "PASS=1" in done.stdout, done.stdout[-2000:] + done.stderr[-2000:]

@@ -108,19 +108,25 @@ def emitted(
     check_folder(out, "--out") if folder else check_outputs({"--out": out})
     with needs_extra(), _bar(f"emitting {block}", quiet) as progress:
         from pimloom.rtl.flow.emit.design import design
-        from pimloom.rtl.flow.emit.listing import listed, written
+        from pimloom.rtl.flow.emit.listing import listed, slow_note, written
 
-        progress(0, 1)
+        steps = 3 if folder else 1  # the Verilog; files with a recorded run; the folder
+        progress(0, steps)
+        if note := slow_note(block, folder):
+            _note(quiet)(note)
         made = design(block, part, given_sizes(block, **sizes), name, prefix, clock_mhz)
+        progress(1, steps)
         lines = [written(made, out)]
         if folder:
             from pimloom.rtl.flow.emit.folder import files_of, without_bench, write_folder
 
-            names = write_folder(out, lambda: files_of(made))
+            files = files_of(made)
+            progress(2, steps)
+            names = write_folder(out, files)
             lines = listed(made, out, names, without_bench(block, made.component))
         elif out != "-":
             write_atomic(out, made.verilog)
-        progress(1, 1)
+        progress(steps, steps)
     if out != "-" and not quiet:
         print("\n".join(f"pimloom: {line}" for line in lines), file=sys.stderr)
     return made.verilog
@@ -135,9 +141,7 @@ def verify(
         int, typer.Option(metavar="N", min=1, max=10**7, help="Commands to compare, at least, for each block.")
     ] = 5000,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random stimulus.")] = 0,
-    waves: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Waveform of one block, a .vcd.")
-    ] = None,
+    waves: Annotated[Path | None, typer.Option(metavar="FILE", help="Waveform of one block, a .vcd.")] = None,
     sub_batches: SubBatches = None,
     rows: Rows = None,
     columns: Columns = None,

@@ -2,7 +2,7 @@
 
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 
@@ -63,15 +63,15 @@ def _rules(design: Design) -> str:
     return assertions(design.part, design.part_name, component.table, top)
 
 
-def write_folder(out: str | Path, make: Callable[[], dict[str, str]]) -> list[str]:
-    """Write files into a folder, made if it is missing, and return their names: all are made before the first is there.
+def write_folder(out: str | Path, texts: Mapping[str, str]) -> list[str]:
+    """Write files into a folder, made if it is missing, and return their names.
 
     `SUMS` has their digests, so that a later call replaces only files that are still as they were written. Raises
     UserError where another file has a name of these, or the folder cannot be written.
     """
     folder = Path(out)
-    files = make()
-    files[SUMS] = "".join(f"{_digest(text.encode())}  {name}\n" for name, text in files.items())
+    sums = "".join(f"{_digest(text.encode())}  {name}\n" for name, text in texts.items())
+    files = {**texts, SUMS: sums}
     try:
         if (own := _top(folder)) and f"{own}.v" not in files:
             raise UserError(f"--out {out}: holds {own}; name another folder")

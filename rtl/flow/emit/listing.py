@@ -45,6 +45,16 @@ def block_rows() -> list[dict[str, Any]]:
     ]
 
 
+SLOW = {"npu_pim_channel": ("a minute", "ten minutes"), "pim_channel": ("", "two minutes")}  # on two cores
+
+
+def slow_note(block: str, folder: bool) -> str:
+    """How long it takes about, where that is long. folder: with a recorded run on Verilator."""
+    verilog, run = SLOW.get(block, ("", ""))
+    takes = run if folder else verilog
+    return f"{block} takes about {takes}{', most of it to build its simulation' if folder else ''}" if takes else ""
+
+
 def written(made: Design, out: str) -> str:
     """What was written, in a line: the file, the block, its top module, ports and latency."""
     ports, latency = made.ports(), made.latency()
