@@ -164,6 +164,17 @@ def test_a_file_that_is_not_as_it_was_written_stays(tmp_path: Path) -> None:
     assert (out / "Makefile").read_text() == "test: by hand\n"
 
 
+def test_a_foreign_makefile_is_found_before_anything_is_made(tmp_path: Path, monkeypatch) -> None:
+    out = tmp_path / "mine"
+    out.mkdir()
+    (out / "Makefile").write_text("all: mine\n")
+    monkeypatch.setattr("pimloom.rtl.flow.emit.design.build", None)  # nothing is built
+    done = call("rtl", "emit", "timer", "--name", "window", "-o", f"{out}/")
+    said = f"pimloom: --out {out}/: Makefile is not as pimloom wrote it; move it, or name another folder\n"
+    assert done == (2, "", said)
+    assert [file.name for file in out.iterdir()] == ["Makefile"] and (out / "Makefile").read_text() == "all: mine\n"
+
+
 def test_a_folder_holds_one_block(tmp_path: Path) -> None:
     """Makefile, bench and vectors are those of one top module."""
     write_folder(tmp_path / "out", {"near.v": "module near;\nendmodule\n", "Makefile": "test:\n"})

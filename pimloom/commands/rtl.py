@@ -100,7 +100,7 @@ def emitted(
 ) -> str:
     """The Verilog of a block, written to `out` unless that is `-`. Raises UserError."""
     from pimloom.arch.files import write_atomic
-    from pimloom.rtl.flow.lookup import given_sizes, needs_extra
+    from pimloom.rtl.flow.lookup import find_blocks, given_sizes, needs_extra
 
     if not out:
         raise UserError("--out '': expected a file, a folder (DIR/), or - for stdout")
@@ -108,18 +108,22 @@ def emitted(
     check_folder(out, "--out") if folder else check_outputs({"--out": out})
     with needs_extra(), _bar(f"emitting {block}", quiet) as progress:
         from pimloom.rtl.flow.emit.design import design
-        from pimloom.rtl.flow.emit.listing import listed, slow_note, written
+        from pimloom.rtl.flow.emit.listing import files_named, listed, slow_note, written
+        from pimloom.rtl.tidy.names import top_name
 
         steps = 3 if folder else 1  # the Verilog; files with a recorded run; the folder
         progress(0, steps)
         if note := slow_note(block, folder):
             _note(quiet)(note)
+        if folder:
+            from pimloom.rtl.flow.emit.folder import check_free, files_of, without_bench, write_folder
+
+            find_blocks(block)
+            check_free(out, files_named(block, top_name(block, name, prefix)))
         made = design(block, part, given_sizes(block, **sizes), name, prefix, clock_mhz)
         progress(1, steps)
         lines = [written(made, out)]
         if folder:
-            from pimloom.rtl.flow.emit.folder import files_of, without_bench, write_folder
-
             files = files_of(made)
             progress(2, steps)
             names = write_folder(out, files)

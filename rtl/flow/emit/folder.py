@@ -2,7 +2,7 @@
 
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
 
@@ -63,6 +63,18 @@ def _rules(design: Design) -> str:
     return assertions(design.part, design.part_name, component.table, top)
 
 
+def check_free(out: str | Path, names: Iterable[str]) -> None:
+    """Raises UserError where the folder holds another block, or a file of these names that is not as it was written."""
+    folder, names = Path(out), list(names)
+    try:
+        if (own := _top(folder)) and f"{own}.v" not in names:
+            raise UserError(f"--out {out}: holds {own}; name another folder")
+        if other := next((name for name in names if name != SUMS and _is_other(folder, name)), None):
+            raise UserError(f"--out {out}: {other} is not as pimloom wrote it; move it, or name another folder")
+    except OSError as error:
+        raise UserError(f"--out {out}: {error.strerror}; choose another folder") from None
+
+
 def write_folder(out: str | Path, texts: Mapping[str, str]) -> list[str]:
     """Write files into a folder, made if it is missing, and return their names.
 
@@ -73,10 +85,7 @@ def write_folder(out: str | Path, texts: Mapping[str, str]) -> list[str]:
     sums = "".join(f"{_digest(text.encode())}  {name}\n" for name, text in texts.items())
     files = {**texts, SUMS: sums}
     try:
-        if (own := _top(folder)) and f"{own}.v" not in files:
-            raise UserError(f"--out {out}: holds {own}; name another folder")
-        if other := next((name for name in files if name != SUMS and _is_other(folder, name)), None):
-            raise UserError(f"--out {out}: {other} is not as pimloom wrote it; move it, or name another folder")
+        check_free(out, files)
         with tempfile.TemporaryDirectory(prefix=".pimloom-", dir=folder.absolute().parent) as text:
             fresh = Path(text) / "made"
             fresh.mkdir()

@@ -29,6 +29,11 @@ def names_of(block: str) -> list[str]:
     return [name for name in FILES if name not in others]
 
 
+def files_named(block: str, top: str) -> list[str]:
+    """Names of the files of a block whose top module has that name."""
+    return [name.format(top) for name in names_of(block)]
+
+
 def block_rows() -> list[dict[str, Any]]:
     """Each block: `summary`, the part that it `needs`, its options with their defaults (`sizes`), the domain of its
     clock, and the names of the `files` of its folder, NAME being the top module."""
@@ -39,7 +44,7 @@ def block_rows() -> list[dict[str, Any]]:
             "needs": block.needs,
             "sizes": dict(block.sizes),
             "clock_domain": block.domain,
-            "files": [file.format("NAME") for file in names_of(name)],
+            "files": files_named(name, "NAME"),
         }
         for name, block in BLOCKS.items()
     ]
