@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from enum import IntEnum
 from functools import cache
+from typing import cast
 
 from amaranth.hdl import Const, Module, Signal, Value
 from amaranth.lib import data
@@ -18,7 +19,7 @@ COORDINATES = ("pch", "rank", "bg", "bank")  # one for each level below the chan
 @cache
 def opcodes(names: tuple[str, ...]) -> type[IntEnum]:
     """The opcodes of a table as an enumeration, whose names the Verilog has."""
-    return IntEnum("Cmd", {name: opcode for opcode, name in enumerate(names)})
+    return cast("type[IntEnum]", IntEnum("Cmd", {name: opcode for opcode, name in enumerate(names)}))
 
 
 def command_layout(table: Table) -> data.StructLayout:

@@ -35,7 +35,7 @@ def _about(component: Component) -> Iterator[str]:
         if f"`{name}`" in text:
             text += _doc(part)
             yield from ("", f"{name}:", *(f"  {line}".rstrip() for line in _doc(part).splitlines()))
-    sizes = getattr(vars(component).get("shape"), "_asdict", dict)()
+    sizes: dict[str, object] = getattr(vars(component).get("shape"), "_asdict", dict)()
     spoken = {*re.findall(r"`(\w+)`", text), *inspect.signature(type(component)).parameters} & set(
         re.findall(r"\w+", text)
     )

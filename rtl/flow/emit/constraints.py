@@ -13,10 +13,7 @@ from pimloom.rtl.blocks import BLOCKS
 from pimloom.rtl.flow.emit.design import Design
 
 OUTSIDE = 5  # a fifth of the period is spent outside, before an input and after an output (assumed)
-SYSTEMS = {  # whose clock a unit of a domain has [MHz]
-    "npu": ("neupims", lambda system: system.of_kind(NpuPimSystem).npu.clock_mhz),
-    "asic": ("pim_gpt", lambda system: system.of_kind(PimSystem).npu.clock_mhz),
-}
+SYSTEMS = {"npu": "neupims", "asic": "pim_gpt"}  # whose clock a unit of a domain has
 
 
 class Clock(NamedTuple):
@@ -35,9 +32,10 @@ def clock_of(design: Design) -> Clock:
     if design.clock_mhz:
         return Clock(name, mhz_to_ps(design.clock_mhz), f"--clock-mhz {design.clock_mhz:g}")
     if domain in SYSTEMS:
-        system, rate = SYSTEMS[domain]
-        mhz = rate(load_system(system))
-        return Clock(name, mhz_to_ps(mhz), f"example: {mhz:g} MHz of system {system}; --clock-mhz names another")
+        system = load_system(SYSTEMS[domain])
+        npu = system.of_kind(NpuPimSystem).npu if domain == "npu" else system.of_kind(PimSystem).npu
+        mhz = npu.clock_mhz
+        return Clock(name, mhz_to_ps(mhz), f"example: {mhz:g} MHz of system {system.name}; --clock-mhz names another")
     if isinstance(design.part, Optics):
         return Clock(name, design.part.clock_ps, f"control clock of {design.part_name}")
     return Clock(name, design.part.tCK_ps, f"tCK of {design.part_name}")
