@@ -1,11 +1,14 @@
 # amaranth: UnusedElaboratable=no
 """The command core of a channel behind AXI4-Lite (ARM IHI 0022): registers, admission, sequencer, refresh."""
 
-from amaranth.hdl import Module, Mux, Signal
+from collections.abc import Sequence
+
+from amaranth.hdl import Module, Mux, ResetInserter, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from pimloom.arch.command import POSTPONED_MAX
+from pimloom.arch.dram.power_up import Step
 from pimloom.arch.error import UserError
 from pimloom.arch.part import Part
 from pimloom.arch.table import Table, compile_table
@@ -13,6 +16,7 @@ from pimloom.rtl.command import any_of
 from pimloom.rtl.controller.closing import Closing, longest_close
 from pimloom.rtl.controller.engine import Engine, gemv_clocks
 from pimloom.rtl.controller.moments import without_moments
+from pimloom.rtl.controller.power_up import PINS, PowerUp
 from pimloom.rtl.controller.registers import AxiRegisters
 from pimloom.rtl.controller.rows_ahead import RowsAhead
 from pimloom.rtl.npu_pim.plan import COUNT_BITS
@@ -60,12 +64,18 @@ class SequencerAxi(wiring.Component):
     one command issues in a clock, in the first CK of it in which it is legal. Rules cost no rounding, but commands are
     in different clocks; CLOCK and LAST count clocks.
 
+    power_up: RESET_n, CKE, and the commands of the power-up sequence (mrs with register and value, or zqcl, to all
+    ranks; in the first CK of a clock), of a core that plays one after reset. Nothing else issues until it is over; then
+    the rows are closed. Without, the host initialises the part before it releases reset.
+
     buses: what issues (source: refreshes, by node; the queue; the core's own precharges). count: COMPs of the GEMV that
     issues.
     """
 
-    def __init__(self, part: Part, depth: int = DEPTH, table: Table | None = None, phases: int = 1) -> None:
-        """table: the part's, on another geometry or with another refresh; None: its own.
+    def __init__(
+        self, part: Part, depth: int = DEPTH, table: Table | None = None, phases: int = 1, steps: Sequence[Step] = ()
+    ) -> None:
+        """table: the part's, on another geometry or with another refresh; None: its own. steps: of a power-up sequence.
 
         Raises UserError for a table with more than two buses, or whose rows take longer to close than tREFI.
         """
@@ -78,8 +88,10 @@ class SequencerAxi(wiring.Component):
         self.registers = AxiRegisters(self.moments, depth, self._most_comps())
         self.ahead, self.closing = RowsAhead(self.table, self.sequencer.rows), Closing(self.table)
         ports = {name: port for name, port in self.registers.signature.members.items() if name.startswith("s_axi_")}
+        self.powering = PowerUp(steps, phases) if steps else None
         bus = Bus(self.table, self.nodes + 2)
         counted = {"count": Out(COUNT_BITS)} if self.moments.gemv >= 0 else {}
+        counted |= {"power_up": Out(PINS)} if steps else {}
         super().__init__(
             {**ports, "irq": Out(1), "buses": Out(bus).array(max(self.sequencer.n_buses, phases)), **counted}
         )
@@ -98,7 +110,13 @@ class SequencerAxi(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.registers, m.submodules.sequencer = self.registers, self.sequencer
+        m.submodules.registers = self.registers
+        if self.powering:
+            m.submodules.powering = self.powering
+            m.d.comb += self.power_up.eq(self.powering.pins)
+            m.submodules.sequencer = ResetInserter(~self.powering.done)(self.sequencer)
+        else:
+            m.submodules.sequencer = self.sequencer
         m.submodules.ahead, m.submodules.closing = self.ahead, self.closing
         for name, member in self.signature.members.items():
             if name.startswith("s_axi_"):
@@ -140,7 +158,8 @@ class SequencerAxi(wiring.Component):
                 m.d.comb += waits.cmd.eq(first)
             with m.If(x.o.valid & x.o.ready & ((opcode == multiply) | (opcode == results))):
                 m.d.sync += begins.eq(opcode == results)
-        m.d.comb += head.valid.eq(Mux(own, self.closing.o.valid, x.o.valid))
+        powered = self.powering.done if self.powering else 1
+        m.d.comb += head.valid.eq(Mux(own, self.closing.o.valid, x.o.valid) & powered)
         m.d.comb += head.payload.eq(Mux(own, self.closing.o.payload.as_value(), waits.as_value()))
         m.d.comb += [self.closing.o.ready.eq(own & head.ready), x.o.ready.eq(~own & head.ready)]
         m.d.comb += self.sequencer.released[0].eq(1)

@@ -7,6 +7,8 @@ from typing import NamedTuple
 from amaranth.lib.wiring import Component
 
 from pimloom.arch.asic import ADDERS
+from pimloom.arch.dram.power_up import power_up as power_up_steps
+from pimloom.arch.error import UserError
 from pimloom.arch.optics import Optics, load_optics, switch_table
 from pimloom.arch.part import Part
 from pimloom.arch.table import compile_table, rule_rows
@@ -31,6 +33,7 @@ from pimloom.rtl.sequencer import Sequencer
 from pimloom.rtl.timer import Timer
 
 LONGEST = 1024  # elements of a vector of softmax and of norms
+HOST = "host"  # who initialises a part, where no option says
 OCSTRX = "ocstrx"  # the optical part of `ocs_switch`, where none is named
 FLAT_ELEMENTS = 16  # of an array that is synthesised as one piece; of larger ones each module once
 KEPT = 8  # rows that the banks of `pim_channel` hold: on a die they are cell arrays, in Verilog every word has a line
@@ -75,6 +78,12 @@ def _path_controller(part: Part | Optics) -> OcsSwitch:
     return OcsSwitch(switch_table(part if isinstance(part, Optics) else load_optics(OCSTRX).value))
 
 
+def _core(part: Part, phases: int = 1, power_up: str = HOST) -> SequencerAxi:
+    if power_up not in (HOST, "core"):
+        raise UserError(f"--power-up {power_up}: unknown; known: host (before reset is released), core (after it)")
+    return SequencerAxi(part, phases=phases, steps=power_up_steps(part) if power_up != HOST else ())
+
+
 def _longest_window(part: Part) -> tuple[int, int]:
     """Window and wait of the rule that looks back farthest."""
     return max((row.window, row.wait) for row in rule_rows(compile_table(part).rules))
@@ -90,9 +99,9 @@ BLOCKS: dict[str, Block] = {
     ),
     "sequencer_axi": Block(
         "command core behind AXI4-Lite: a queue, moments of PIM, refresh, recovery",
-        lambda part, phases=1: SequencerAxi(part, phases=phases),
+        _core,
         of_memory=True,
-        sizes={"phases": 1},
+        sizes={"phases": 1, "power_up": HOST},
         checks=["rules", "handshakes"],
     ),
     "timer": Block(

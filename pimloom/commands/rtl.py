@@ -22,6 +22,7 @@ from pimloom.commands.rtl_options import (
     OneOrAll,
     PartName,
     Phases,
+    PowerUpName,
     Prefix,
     RefreshName,
     Rows,
@@ -77,12 +78,13 @@ def emit(
     dataflow: DataflowName = None,
     refresh: RefreshName = None,
     phases: Phases = None,
+    power_up: PowerUpName = None,
     quiet: Quiet = False,
 ) -> str:
     """Write a block as Verilog, its ports explained above it."""
     sizes: dict[str, Any] = {"sub_batches": sub_batches, "rows": rows, "columns": columns, "dataflow": dataflow}
     names: dict[str, Any] = {"name": name, "prefix": prefix, "clock_mhz": clock_mhz}
-    text = emitted(block, part, out, quiet, **names, **sizes, refresh=refresh, phases=phases)
+    text = emitted(block, part, out, quiet, **names, **sizes, refresh=refresh, phases=phases, power_up=power_up)
     if out == "-":
         sys.stdout.write(text)
     return text
@@ -216,6 +218,7 @@ def synth(
     dataflow: DataflowName = None,
     refresh: RefreshName = None,
     phases: Phases = None,
+    power_up: PowerUpName = None,
     by_module: Annotated[
         bool | None,
         typer.Option(
@@ -242,6 +245,7 @@ def synth(
             sub_batches=sub_batches,
             refresh=refresh,
             phases=phases,
+            power_up=power_up,
             rows=rows,
             columns=columns,
             dataflow=dataflow,

@@ -39,6 +39,13 @@ class Refresh(StrEnum):
     STAGGERED = "staggered"
 
 
+class PowerUp(StrEnum):
+    """Those of `pimloom.rtl.blocks`, whose import is slow."""
+
+    HOST = "host"
+    CORE = "core"
+
+
 Name = Annotated[str, typer.Argument(metavar="BLOCK", help="Block name (see `pimloom rtl list`).")]
 OneOrAll = Annotated[str | None, typer.Argument(metavar="BLOCK", help="Block name; without it, all blocks.")]
 SubBatches = Annotated[
@@ -53,6 +60,10 @@ PartName = Annotated[
 Phases = Annotated[
     int | None,
     typer.Option(metavar="N", parser=count, help="CK of a clock of `sequencer_axi`: 1, 2 or 4.", show_default="1"),
+]
+PowerUpName = Annotated[
+    PowerUp | None,
+    typer.Option("--power-up", help="Who initialises the part of `sequencer_axi`.", show_default="host"),
 ]
 Rows = Annotated[
     int | None, typer.Option(metavar="R", parser=count, help="Rows of an array, 1 to 256.", show_default="4")
