@@ -317,7 +317,7 @@ def test_a_channel_is_cut_at_its_own_modules() -> None:
     channel = BLOCKS["npu_pim_channel"]
     assert channel.logic is not None
     names = [piece.module for piece in pieces_of(channel.logic(load_part("hbm2_neupims").value))]
-    assert names[-1] == "block" and {"block.queue_0", "block.deadlines"} <= set(names)
+    assert names[-1] == "block" and {"block.queue_0", "block.timers"} <= set(names)
     assert not [name for name in names if "before" in name]  # what is deeper goes with its parent
 
 

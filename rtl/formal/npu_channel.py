@@ -6,7 +6,6 @@ and to co-simulation.
 """
 
 from collections.abc import Callable, Iterator
-from itertools import product
 from typing import Any
 
 import msgspec
@@ -127,16 +126,12 @@ def timing(s: Channel) -> Iterator[Value]:
 
 
 def timing_lemma(s: Channel) -> Iterator[Value]:
-    """A counter has at least what is left of each rule that it stands for."""
-    d = s.c.deadlines
+    """A timer that binds at a node has what is left of the rule there."""
+    t = s.c.timers
     for i, rule in s.near:
-        for (opcode, level), arming in d.of.items():
-            if level != rule.level or opcode not in s._issues(rule.before):
-                continue
-            for node, after in product(range(int(s.rules.size[level])), s._issues(rule.after)):
-                if ((after,), rule.sibling, rule.wait) in arming:
-                    age = s.ages[i, node]
-                    yield (age >= rule.wait) | (d.counters[level, node, arming].left + age >= rule.wait)
+        for node in range(int(s.rules.size[rule.level])):
+            age, left = s.ages[i, node], [t.timers[t.timed_by[i], n].left[0] for n in t.arming(rule, node)]
+            yield (age >= rule.wait) | any_of(each + age >= rule.wait for each in left)
 
 
 def rows(s: Channel) -> Iterator[Value]:
@@ -213,9 +208,10 @@ class Greedy(BankQueue):
 
 
 def _hasty(c: Controller) -> None:
-    """Each counter a clock short."""
-    for counter in c.deadlines.counters.values():
-        counter.waits = tuple(max(wait - 1, 1) for wait in counter.waits)
+    """Each timer a clock short."""
+    for timer in c.timers.timers.values():
+        if isinstance(timer.wait, Const):
+            timer.wait = Const(max(timer.wait.value - 1, 1), timer.bits)
 
 
 def _blind(c: Controller) -> None:

@@ -51,6 +51,11 @@ class NpuPimChannel(wiring.Component):
         """What is instantiated, by the name of its module."""
         return self.device.modules
 
+    @property
+    def instances(self) -> dict[str, str]:
+        """Modules of the timers by instance."""
+        return self.controller.instances
+
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.controller = controller = self.controller

@@ -13,7 +13,6 @@ from pimloom.arch.pim_channel import PimChannel
 from pimloom.rtl.command import any_of
 from pimloom.rtl.npu_pim import head as pim
 from pimloom.rtl.npu_pim.clockwork import OpenRows, RefreshClock, RoundRobin
-from pimloom.rtl.npu_pim.deadlines import Deadlines
 from pimloom.rtl.npu_pim.head import Asked, BankState
 from pimloom.rtl.npu_pim.plan import COUNT_BITS, Plan, plan_of
 from pimloom.rtl.npu_pim.queues.bank_queue import BankQueue
@@ -21,6 +20,7 @@ from pimloom.rtl.npu_pim.queues.line import chosen
 from pimloom.rtl.npu_pim.queues.lists import Lists
 from pimloom.rtl.npu_pim.queues.pim_queue import PimQueue
 from pimloom.rtl.npu_pim.queues.responses import Answers, Responses
+from pimloom.rtl.npu_pim.timers import RuleTimers
 from pimloom.rtl.npu_pim.turn import Turn, idle, turn_of
 
 
@@ -55,15 +55,20 @@ class Controller(wiring.Component):
         self.skip, self.pim_mode, self.fill = Signal(name="skip"), Signal(name="pim_mode"), Signal(init=1, name="fill")
         self.reserved, self.remain = Signal(name="reserved"), Signal(range(plan.slice_ck + 1), name="remain")
         self.reserved_row = Signal(range(plan.table.rules.rows))
-        self.deadlines, self.responses, self.lists = Deadlines(plan), Responses(plan), Lists(plan)
+        self.timers, self.responses, self.lists = RuleTimers(plan), Responses(plan), Lists(plan)
         self.refreshes, self.robin, self.rows = RefreshClock(plan), RoundRobin(plan), OpenRows(plan)
         if plan.pim:
             self.dots = PimQueue(plan)
         self.queues = [BankQueue(plan) for _ in range(plan.banks)]
 
+    @property
+    def instances(self) -> dict[str, str]:
+        """Modules of the timers by instance."""
+        return self.timers.instances
+
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.deadlines, m.submodules.responses, m.submodules.lists = self.deadlines, self.responses, self.lists
+        m.submodules.timers, m.submodules.responses, m.submodules.lists = self.timers, self.responses, self.lists
         m.submodules.refresh_clock, m.submodules.round_robin, m.submodules.rows = self.refreshes, self.robin, self.rows
         if self.plan.pim:
             m.submodules.pim_queue = self.dots
@@ -90,7 +95,7 @@ class Controller(wiring.Component):
 
         def at(name: str, bank: int) -> Value:
             opcode = getattr(op, name)
-            return self.deadlines.free[opcode][bank] if opcode >= 0 else Const(0, 1)
+            return self.timers.free[opcode][bank] if opcode >= 0 else Const(0, 1)
 
         for b in range(plan.banks):
             low = b // plan.closed * plan.closed
@@ -158,7 +163,7 @@ class Controller(wiring.Component):
         ours = ~closes & ~self.skip & ~due & self.dots.now.waits
         if plan.blocked:
             ours = ours & (self.pim_mode | self._idle())
-        free = self.deadlines.free
+        free = self.timers.free
         turn = turn_of(m, plan, self.banks, free, self.dots.head, ours, self.copying_now, self.refreshes.slack, aged)
         m.d.comb += [self.dots.leaves.eq(turn.leaves), self.stuck.eq(turn.stuck)]
         return turn
@@ -199,17 +204,17 @@ class Controller(wiring.Component):
 
     def _arm(self, m: Module) -> None:
         """The rules that the command starts."""
-        plan, op, command, deadlines = self.plan, self.plan.op, self.bus.command, self.deadlines
+        plan, op, command, timers = self.plan, self.plan.op, self.bus.command, self.timers
         moments = {op.comp_first: self._did("comp") & self.fill, op.gemv_end: self._did("gemv")}
         for opcode in range(len(plan.table.names)):
-            m.d.comb += deadlines.issues[opcode].eq(moments.get(opcode, self.bus.valid & (command.cmd == opcode)))
+            m.d.comb += timers.issues[opcode].eq(moments.get(opcode, self.bus.valid & (command.cmd == opcode)))
         wide = self._did("pim_pre")
         self.closes = [wide & (command.bank // plan.closed == b // plan.closed) for b in range(plan.banks)]
         for b in range(plan.banks):
-            m.d.comb += deadlines.banks[b].eq((command.bank == b) | self.closes[b])
+            m.d.comb += timers.banks[b].eq((command.bank == b) | self.closes[b])
         if plan.pim:
             span = self.dots.head.comps * plan.comp_ck
-            m.d.comb += deadlines.busy.eq(Mux(span > plan.gemv_ck, span, plan.gemv_ck))
+            m.d.comb += timers.busy.eq(Mux(span > plan.gemv_ck, span, plan.gemv_ck))
         with m.If(self._did("comp")):
             m.d.sync += self.fill.eq(0)
         with m.Elif(self._did("readres")):

@@ -46,7 +46,7 @@ def turn_of(
     aged: Value,
 ) -> Turn:
     """ours: nothing goes before it; copying: a copy is under way; slack: clocks until the next refresh falls due;
-    aged: clocks that were left when they were last reckoned up, less those since; free: as of `Deadlines`."""
+    aged: clocks that were left when they were last reckoned up, less those since; free: as of `RuleTimers`."""
     names = ("considered", "fresh", "starts", "late", "issues", "leaves", "stuck")
     considered, fresh, starts, late, issues, leaves, stuck = (Signal(name=f"dot_{name}") for name in names)
     is_copy, is_header = head.cmd == plan.op.gwrite, head.cmd == plan.op.header
