@@ -14,7 +14,7 @@ class Timer(wiring.Component):
     """
 
     def __init__(self, window: int, wait: int | None, bits: int = 0, most: int = 1) -> None:
-        """wait: clocks that a rule asks for, or None: an input port of `bits`, steady while armed."""
+        """wait: clocks that a rule asks for, or None: an input port of `bits`, read in the clock of an arming."""
         self.window, self.most = window, most
         self.bits = bits if wait is None else bits_for(wait)
         super().__init__(
