@@ -4,7 +4,7 @@ import re
 
 from pimloom.arch.table import Table
 from pimloom.rtl.tidy.expression import Bin, Cond, Const, Expr, Index, Ref, Slice, Un, parts_of, rebuilt
-from pimloom.rtl.tidy.module import Assign, Case, If, Item, Module, Process, Set, Statement, rewrite
+from pimloom.rtl.tidy.module import Assign, Case, Item, Module, Set, Statement, inside, rewrite
 
 BITS = "bits"  # attribute of a signal: names of its bits, the lowest first, with spaces between them
 OPCODE = re.compile(r"(?:^\\?|[._])(?:cmd|opcode)$")  # names of what holds one
@@ -72,20 +72,12 @@ class _Names:
 
     def assigned(self, item: Item | Statement) -> None:
         """Numbers that a wire of an enumeration is assigned, or compared with in the arms of a case."""
-        match item:
-            case Assign() | Set():
-                item.value = self.member(item.to, item.value)
-            case Process(_, body):
-                for inner in body:
-                    self.assigned(inner)
-            case If():
-                for inner in (*item.then, *item.other):
-                    self.assigned(inner)
-            case Case():
-                item.arms = [(self.label(item.subject, label), body) for label, body in item.arms]
-                for _, body in item.arms:
-                    for inner in body:
-                        self.assigned(inner)
+        for each in inside(item):
+            match each:
+                case Assign() | Set():
+                    each.value = self.member(each.to, each.value)
+                case Case():
+                    each.arms = [(self.label(each.subject, label), body) for label, body in each.arms]
 
     def label(self, subject: Expr, text: str) -> str:
         found = (self.member(subject, Const(part, 0)) for part in text.split(", "))

@@ -34,8 +34,9 @@ from pimloom.rtl.tidy.module import (
     Module,
     Process,
     Set,
-    Statement,
+    inside,
     named,
+    readers,
     reads,
     rewrite,
     targets,
@@ -61,23 +62,14 @@ def fold(m: Module) -> None:
         rewrite(item, lambda e: e, lambda e: _spelled(e, widths))
 
 
-def _reads(m: Module) -> Counter[str]:
-    return _names(m.items)
-
-
-def _names(items: list[Item]) -> Counter[str]:
-    """How often each name is read."""
-    return Counter([named(leaf) for item in items for e in reads(item) for leaf in leaves(e)])
-
-
 def _drop(m: Module, fields: bool = False) -> None:
     """Leave out assignments to wires that nobody reads, and wires that are nowhere. fields: those whose values have
     names stay, for their bits may be read (see `_fields`)."""
-    read = _reads(m)
+    read = readers(m.items)
     while gone := [item for item in m.items if _unread(m, item, read, fields)]:
         left_out = set(map(id, gone))
         m.items = [item for item in m.items if id(item) not in left_out]
-        read = read - _names(gone)
+        read = read - readers(gone)
     there = {named(to) for item in m.items for to in targets(item)} | set(read)
     there |= {item.name for item in m.items if not isinstance(item, (Assign, Process))}
     m.wires = {name: wire for name, wire in m.wires.items() if wire.way or wire.words or name in there}
@@ -147,7 +139,7 @@ def _read_as(item: Item, change: Callable[[Expr], Expr]) -> None:
 
 class _Folder:
     def __init__(self, m: Module) -> None:
-        self.m, self.widths, self.read = m, m.widths(), _reads(m)
+        self.m, self.widths, self.read = m, m.widths(), readers(m.items)
         driven = Counter(named(to) for item in m.items for to in targets(item))
         self.made = {
             item.to.name: item
@@ -164,24 +156,17 @@ class _Folder:
             else:
                 self.item(item)
 
-    def item(self, item: Item | Statement) -> None:
-        match item:
-            case Assign() | Set():
-                item.value = self.assigned(item.value, width_of(item.to, self.widths))
-            case Process():
-                for inner in item.body:
-                    self.item(inner)
-            case If():
-                item.test = self.alone(item.test)
-                for inner in (*item.then, *item.other):
-                    self.item(inner)
-            case Case():
-                item.subject = self.alone(item.subject)
-                for _, body in item.arms:
-                    for inner in body:
-                        self.item(inner)
-            case Instance():
-                item.ports = [(port, e and self.alone(e)) for port, e in item.ports]
+    def item(self, item: Item) -> None:
+        for each in inside(item):
+            match each:
+                case Assign() | Set():
+                    each.value = self.assigned(each.value, width_of(each.to, self.widths))
+                case If():
+                    each.test = self.alone(each.test)
+                case Case():
+                    each.subject = self.alone(each.subject)
+                case Instance():
+                    each.ports = [(port, e and self.alone(e)) for port, e in each.ports]
 
     def value(self, name: str) -> Expr | None:
         """What a wire is assigned, folded itself; None while that is being found."""

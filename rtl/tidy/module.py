@@ -1,6 +1,7 @@
 """A module of Verilog, as Yosys writes it: declarations and items, read and written again."""
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from pimloom.rtl.tidy.expression import Cat, Expr, Index, Ref, Slice, leaves
@@ -113,72 +114,65 @@ class Module:
             rewrite(item, change, change)
 
 
+def inside(item: Item | Statement) -> Iterator[Item | Statement]:
+    """The item and all statements in it, each before those in it."""
+    yield item
+    match item:
+        case Process(_, body):
+            below = body
+        case If(_, then, other):
+            below = [*then, *other]
+        case Case(_, arms):
+            below = [statement for _, body in arms for statement in body]
+        case _:
+            return
+    for statement in below:
+        yield from inside(statement)
+
+
 def rewrite(item: Item | Statement, target: Callable[[Expr], Expr], value: Callable[[Expr], Expr]) -> None:
     """Put target(e) for what is assigned to, value(e) for all that is read."""
-    match item:
-        case Assign() | Set():
-            item.to, item.value = target(item.to), value(item.value)
-        case If():
-            item.test = value(item.test)
-            for inner in (*item.then, *item.other):
-                rewrite(inner, target, value)
-        case Case():
-            item.subject = value(item.subject)
-            for _, body in item.arms:
-                for inner in body:
-                    rewrite(inner, target, value)
-        case Process():
-            for inner in item.body:
-                rewrite(inner, target, value)
-        case Instance():
-            item.ports = [(port, e and value(e)) for port, e in item.ports]
+    for each in inside(item):
+        match each:
+            case Assign() | Set():
+                each.to, each.value = target(each.to), value(each.value)
+            case If():
+                each.test = value(each.test)
+            case Case():
+                each.subject = value(each.subject)
+            case Instance():
+                each.ports = [(port, e and value(e)) for port, e in each.ports]
 
 
 def reads(item: Item | Statement) -> Iterator[Expr]:
     """Every expression that is read, places in targets included."""
-    match item:
-        case Assign() | Set():
-            yield item.value
-            yield from (inner.at for inner in leaves(item.to) if isinstance(inner, Index))
-        case If():
-            yield item.test
-            for inner in (*item.then, *item.other):
-                yield from reads(inner)
-        case Case():
-            yield item.subject
-            for _, body in item.arms:
-                for inner in body:
-                    yield from reads(inner)
-        case Process():
-            for inner in item.body:
-                yield from reads(inner)
-        case Instance():
-            yield from (e for _, e in item.ports if e is not None)
+    for each in inside(item):
+        match each:
+            case Assign(to, value) | Set(to, value):
+                yield value
+                yield from (inner.at for inner in leaves(to) if isinstance(inner, Index))
+            case If(test=e) | Case(subject=e):
+                yield e
+            case Instance(ports=ports):
+                yield from (e for _, e in ports if e is not None)
+
+
+def sets(item: Item | Statement) -> Iterator[Assign | Set]:
+    """Every assignment in it."""
+    yield from (each for each in inside(item) if isinstance(each, (Assign, Set)))
 
 
 def targets(item: Item | Statement) -> Iterator[Expr]:
     """Every wire, or bits of one, that is assigned to in it by name."""
-    for to, _ in sets(item):
-        yield from to.parts if isinstance(to, Cat) else (to,)
-
-
-def sets(item: Item | Statement) -> Iterator[tuple[Expr, Expr]]:
-    """Every assignment in it: to what, and the value."""
-    match item:
-        case Assign() | Set():
-            yield item.to, item.value
-        case If():
-            for inner in (*item.then, *item.other):
-                yield from sets(inner)
-        case Case():
-            for _, body in item.arms:
-                for inner in body:
-                    yield from sets(inner)
-        case Process():
-            for inner in item.body:
-                yield from sets(inner)
+    for each in sets(item):
+        yield from each.to.parts if isinstance(each.to, Cat) else (each.to,)
 
 
 def named(e: Expr) -> str:
     """The name of a leaf, "" of a constant."""
     return e.name if isinstance(e, (Ref, Slice, Index)) else ""
+
+
+def readers(items: Iterable[Item]) -> Counter[str]:
+    """How often each name is read."""
+    return Counter(named(leaf) for item in items for e in reads(item) for leaf in leaves(e))

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from pimloom.arch.error import UserError
-from pimloom.rtl.tidy.expression import Bin, Cat, Cond, Expr, Index, Ref, Slice, Un, leaves
-from pimloom.rtl.tidy.module import Assign, Instance, Memory, Module, Process, named, reads, sets, targets
+from pimloom.rtl.tidy.expression import Bin, Cat, Cond, Expr, Index, Ref, Slice, Un
+from pimloom.rtl.tidy.module import Assign, Instance, Memory, Module, Process, named, readers, sets, targets
 from pimloom.rtl.tidy.registers import anonymous, rename
 from pimloom.rtl.tidy.source import name_at
 
@@ -100,7 +100,7 @@ def name_all(m: Module) -> dict[str, str]:
 
 def _inputs(m: Module, driven: Counter[str]) -> dict[str, str]:
     """Names for wires that only ports of instances read: the first one's."""
-    read = Counter(named(leaf) for item in m.items for e in reads(item) for leaf in leaves(e))
+    read = readers(m.items)
     ports = [
         (e.name, f"{x.name}_{port}")
         for x in m.items
@@ -116,7 +116,8 @@ def _words(m: Module) -> Iterator[tuple[str, str]]:
     """Names for registers without one that a memory's word is read into: the memory's."""
     for item in m.items:
         if isinstance(item, Process) and item.clock:
-            for to, value in sets(item):
+            for each in sets(item):
+                to, value = each.to, each.value
                 if isinstance(to, Ref) and isinstance(value, Index) and m.wires[value.name].words:
                     yield to.name, f"{value.name}_word"
 

@@ -13,7 +13,9 @@ from pimloom.rtl.tidy.module import (
     Process,
     Set,
     Statement,
+    inside,
     named,
+    readers,
     reads,
     rewrite,
     targets,
@@ -64,7 +66,7 @@ def _settled(body: list[Statement]) -> list[Statement]:
 
 def merge(m: Module) -> None:
     """`always @* next = ...; always @(posedge clk) r <= next;` as one process, where nobody else reads `next`."""
-    read = Counter(named(leaf) for item in m.items for e in reads(item) for leaf in leaves(e))
+    read = readers(m.items)
     makers: dict[str, list[Process]] = {}
     for item in m.items:
         for name in {named(to) for to in targets(item)}:
@@ -94,27 +96,15 @@ def _merged(m: Module, process: Process, read: Counter[str], makers: dict[str, l
 def _move(m: Module, made: Process, process: Process, at: int, only: Set) -> None:
     its, register = named(only.value), named(only.to)
     rewrite(made, lambda e: _renamed(e, its, register), lambda e: e)
-    if not only.now:
-        _later(made.body)
+    for each in inside(made):
+        if isinstance(each, Set):
+            each.now = only.now
     process.body[at : at + 1] = made.body
     m.items = [item for item in m.items if item is not made]
     del m.wires[its]
     first = process.body[0]
     if isinstance(first, Set) and first.to == first.value == Ref(register):
         del process.body[0]
-
-
-def _later(body: list[Statement]) -> None:
-    """Make all assignments those of a clock's edge."""
-    for statement in body:
-        match statement:
-            case Set():
-                statement.now = False
-            case If(_, then, other):
-                _later([*then, *other])
-            case Case(_, arms):
-                for _, inner in arms:
-                    _later(inner)
 
 
 def _renamed(e: Expr, old: str, new: str) -> Expr:
