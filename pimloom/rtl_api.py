@@ -43,6 +43,7 @@ def emit(
     refresh: Literal["all_bank", "staggered"] | None = None,
     phases: int | None = None,
     power_up: Literal["host", "core"] | None = None,
+    data: Literal["none", "burst"] | None = None,
 ) -> str:
     """A block as Verilog, its ports explained above it. out: a file or a folder to write, too, unless it is "-".
 
@@ -54,7 +55,7 @@ def emit(
     rows, columns, dataflow: of an array; without them 4 x 4, weight stationary. refresh: of block `sequencer`, of its
     ranks or pseudo channels at once ("all_bank", the default) or in turn. phases: CK of a clock of `sequencer_axi`, 1
     (the default), 2 or 4. power_up: who initialises its part: the host, before reset, or the core, of a part whose
-    sequence is in our tables (DDR4).
+    sequence is in our tables (DDR4). data: a data path of one burst beside the commands, or none.
 
     >>> emit("bf16_mul").splitlines()[0].startswith("// bf16_mul, by pimloom")
     True
@@ -117,12 +118,13 @@ def synth(
     refresh: Literal["all_bank", "staggered"] | None = None,
     phases: int | None = None,
     power_up: Literal["host", "core"] | None = None,
+    data: Literal["none", "burst"] | None = None,
     by_module: bool | None = None,
 ) -> "Answer":
     """Synthesise a block, or "all" but whole channels: area [µm²], longest path [ps], FPGA resources; a row each.
 
-    sub_batches, rows, columns, dataflow, refresh, phases, power_up: see `emit`. Of npu_pim_channel the controller is
-    done, without banks and PIM units. by_module: each module once, times its instances, or all as one piece; without
+    sub_batches, rows, columns, dataflow, refresh, phases, power_up, data: see `emit`. Of npu_pim_channel the controller
+    is done, without banks and PIM units. by_module: each module once, times its instances, or all as one piece; without
     it, arrays of more than 16 elements and the controller are done by module.
     """
     from pimloom.commands.rtl import synth as command

@@ -3,17 +3,18 @@
 
 from collections.abc import Sequence
 
-from amaranth.hdl import Module, Mux, ResetInserter, Signal
+from amaranth.hdl import Module, Mux, ResetInserter, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from pimloom.arch.command import POSTPONED_MAX
+from pimloom.arch.command import POSTPONED_MAX, Role
 from pimloom.arch.dram.power_up import Step
 from pimloom.arch.error import UserError
 from pimloom.arch.part import Part
 from pimloom.arch.table import Table, compile_table
 from pimloom.rtl.command import any_of
 from pimloom.rtl.controller.closing import Closing, longest_close
+from pimloom.rtl.controller.data import BurstPath
 from pimloom.rtl.controller.engine import Engine, gemv_clocks
 from pimloom.rtl.controller.moments import without_moments
 from pimloom.rtl.controller.power_up import PINS, PowerUp
@@ -24,6 +25,7 @@ from pimloom.rtl.sequencer import Bus
 
 DEPTH = 8  # commands that wait
 PHASES = (1, 2, 4)  # CK of a clock
+DATA_PORTS = ("wdata", "rdata", "pins")
 
 
 class SequencerAxi(wiring.Component):
@@ -68,14 +70,25 @@ class SequencerAxi(wiring.Component):
     ranks; in the first CK of a clock), of a core that plays one after reset. Nothing else issues until it is over; then
     the rows are closed. Without, the host initialises the part before it releases reset.
 
+    wdata, rdata, pins: of a core with a data path, one burst for each RD and WR: the burst of a WR is at the head of
+    wdata before it issues, one at a time; that of an RD is in rdata for one clock when it came back. Other commands
+    with data (loads and results of PIM) have none.
+
     buses: what issues (source: refreshes, by node; the queue; the core's own precharges). count: COMPs of the GEMV that
     issues.
     """
 
     def __init__(
-        self, part: Part, depth: int = DEPTH, table: Table | None = None, phases: int = 1, steps: Sequence[Step] = ()
+        self,
+        part: Part,
+        depth: int = DEPTH,
+        table: Table | None = None,
+        phases: int = 1,
+        steps: Sequence[Step] = (),
+        data: bool = False,
     ) -> None:
         """table: the part's, on another geometry or with another refresh; None: its own. steps: of a power-up sequence.
+        data: whether there is a data path.
 
         Raises UserError for a table with more than two buses, or whose rows take longer to close than tREFI.
         """
@@ -89,9 +102,12 @@ class SequencerAxi(wiring.Component):
         self.ahead, self.closing = RowsAhead(self.table, self.sequencer.rows), Closing(self.table)
         ports = {name: port for name, port in self.registers.signature.members.items() if name.startswith("s_axi_")}
         self.powering = PowerUp(steps, phases) if steps else None
+        self.data = BurstPath(part, phases) if data else None
         bus = Bus(self.table, self.nodes + 2)
         counted = {"count": Out(COUNT_BITS)} if self.moments.gemv >= 0 else {}
         counted |= {"power_up": Out(PINS)} if steps else {}
+        if self.data:
+            counted |= {name: self.data.signature.members[name] for name in DATA_PORTS}
         super().__init__(
             {**ports, "irq": Out(1), "buses": Out(bus).array(max(self.sequencer.n_buses, phases)), **counted}
         )
@@ -163,8 +179,22 @@ class SequencerAxi(wiring.Component):
         m.d.comb += head.payload.eq(Mux(own, self.closing.o.payload.as_value(), waits.as_value()))
         m.d.comb += [self.closing.o.ready.eq(own & head.ready), x.o.ready.eq(~own & head.ready)]
         m.d.comb += self.sequencer.released[0].eq(1)
+        if self.data:
+            self._carry(m, self.data, waits.cmd, own)
         if self.moments.gemv >= 0:
             m.d.comb += [self.sequencer.count.eq(x.o.payload.count), self.count.eq(x.o.payload.count)]
+
+    def _carry(self, m: Module, data: BurstPath, waits: Value, own: Value) -> None:
+        """A write waits for its burst; reads and writes tell the data path when they issue."""
+        m.submodules.data = data
+        writes, reads = (self.table.opcodes({role}) for role in (Role.WRITE, Role.READ))
+        m.d.comb += self.sequencer.released[0].eq(own | data.ready | ~any_of(waits == c for c in writes))
+        issued = [(bus.valid, bus.command.cmd) for bus in self.sequencer.buses]
+        for starts, opcodes in ((data.write, writes), (data.read, reads)):
+            m.d.comb += starts.eq(any_of(valid & (cmd == c) for valid, cmd in issued for c in opcodes))
+        m.d.comb += data.phase.eq(self.sequencer.phase)
+        for name in DATA_PORTS:
+            wiring.connect(m, wiring.flipped(getattr(self, name)), getattr(data, name))
 
     def _show(self, m: Module) -> None:
         """What issues, by the opcodes of the part: on the bus of its kind, or in its phase."""

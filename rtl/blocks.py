@@ -33,7 +33,7 @@ from pimloom.rtl.sequencer import Sequencer
 from pimloom.rtl.timer import Timer
 
 LONGEST = 1024  # elements of a vector of softmax and of norms
-HOST = "host"  # who initialises a part, where no option says
+HOST, NO_DATA = "host", "none"  # who initialises a part, and what data path there is, where no option says
 OCSTRX = "ocstrx"  # the optical part of `ocs_switch`, where none is named
 FLAT_ELEMENTS = 16  # of an array that is synthesised as one piece; of larger ones each module once
 KEPT = 8  # rows that the banks of `pim_channel` hold: on a die they are cell arrays, in Verilog every word has a line
@@ -78,10 +78,13 @@ def _path_controller(part: Part | Optics) -> OcsSwitch:
     return OcsSwitch(switch_table(part if isinstance(part, Optics) else load_optics(OCSTRX).value))
 
 
-def _core(part: Part, phases: int = 1, power_up: str = HOST) -> SequencerAxi:
+def _core(part: Part, phases: int = 1, power_up: str = HOST, data: str = NO_DATA) -> SequencerAxi:
     if power_up not in (HOST, "core"):
         raise UserError(f"--power-up {power_up}: unknown; known: host (before reset is released), core (after it)")
-    return SequencerAxi(part, phases=phases, steps=power_up_steps(part) if power_up != HOST else ())
+    if data not in (NO_DATA, "burst"):
+        raise UserError(f"--data {data}: unknown; known: none (commands alone), burst (a data path of one burst)")
+    steps = power_up_steps(part) if power_up != HOST else ()
+    return SequencerAxi(part, phases=phases, steps=steps, data=data != NO_DATA)
 
 
 def _longest_window(part: Part) -> tuple[int, int]:
@@ -101,7 +104,7 @@ BLOCKS: dict[str, Block] = {
         "command core behind AXI4-Lite: a queue, moments of PIM, refresh, recovery",
         _core,
         of_memory=True,
-        sizes={"phases": 1, "power_up": HOST},
+        sizes={"phases": 1, "power_up": HOST, "data": NO_DATA},
         checks=["rules", "handshakes"],
     ),
     "timer": Block(

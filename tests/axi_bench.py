@@ -82,18 +82,21 @@ class Host:
                 return
 
 
-def run(block: SequencerAxi, drive: Callable[[Host], Awaitable[None]]) -> np.ndarray:
-    """What issues while a host drives the core, as a TRACE."""
+def run(
+    block: SequencerAxi, drive: Callable[[Host], Awaitable[None]], each_clock: Callable[..., None] = lambda ctx, n: None
+) -> np.ndarray:
+    """What issues while a host drives the core, as a TRACE in CK. each_clock(ctx, number): what else happens."""
     issued = list[tuple[int, ...]]()
     simulator = Simulator(block)
     simulator.add_clock(1e-6)
 
     async def watch(ctx) -> None:
         for clock in range(1 << 30):
-            for bus in block.buses:
+            each_clock(ctx, clock)
+            for phase, bus in enumerate(block.buses):
                 if ctx.get(bus.valid):
                     fields = [ctx.get(getattr(bus.command, name)) for name in ("cmd", *COORDINATES, "row")]
-                    issued.append((clock, *fields))
+                    issued.append((clock * block.phases + phase * (block.phases > 1), *fields))
             await ctx.tick()
 
     async def host(ctx) -> None:

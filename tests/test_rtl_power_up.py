@@ -58,7 +58,7 @@ def test_the_core_plays_the_sequence_before_it_closes_rows(phases):
 
     trace = run(block, drive)
     assert names(block, trace) == ["PREab", "ACT"]
-    assert trace["clock"][0] == clocks
+    assert trace["clock"][0] == clocks * phases
     commands = [(mrs, register, value) for _, _, mrs, zqcl, register, value in seen if mrs or zqcl]
     assert commands == [(int(s.command == MRS), s.register, s.value) for s in steps if s.command]
     assert [reset for reset, *_ in seen] == sorted(reset for reset, *_ in seen)

@@ -17,6 +17,7 @@ from pimloom.commands.rtl_options import (
     ClockMhz,
     Columns,
     DataflowName,
+    DataPathName,
     EmitClockMhz,
     Name,
     OneOrAll,
@@ -79,12 +80,15 @@ def emit(
     refresh: RefreshName = None,
     phases: Phases = None,
     power_up: PowerUpName = None,
+    data: DataPathName = None,
     quiet: Quiet = False,
 ) -> str:
     """Write a block as Verilog, its ports explained above it."""
     sizes: dict[str, Any] = {"sub_batches": sub_batches, "rows": rows, "columns": columns, "dataflow": dataflow}
     names: dict[str, Any] = {"name": name, "prefix": prefix, "clock_mhz": clock_mhz}
-    text = emitted(block, part, out, quiet, **names, **sizes, refresh=refresh, phases=phases, power_up=power_up)
+    text = emitted(
+        block, part, out, quiet, **names, **sizes, refresh=refresh, phases=phases, power_up=power_up, data=data
+    )
     if out == "-":
         sys.stdout.write(text)
     return text
@@ -219,6 +223,7 @@ def synth(
     refresh: RefreshName = None,
     phases: Phases = None,
     power_up: PowerUpName = None,
+    data: DataPathName = None,
     by_module: Annotated[
         bool | None,
         typer.Option(
@@ -246,6 +251,7 @@ def synth(
             refresh=refresh,
             phases=phases,
             power_up=power_up,
+            data=data,
             rows=rows,
             columns=columns,
             dataflow=dataflow,

@@ -39,6 +39,13 @@ class Refresh(StrEnum):
     STAGGERED = "staggered"
 
 
+class DataPath(StrEnum):
+    """Those of `pimloom.rtl.blocks`, whose import is slow."""
+
+    NONE = "none"
+    BURST = "burst"
+
+
 class PowerUp(StrEnum):
     """Those of `pimloom.rtl.blocks`, whose import is slow."""
 
@@ -60,6 +67,9 @@ PartName = Annotated[
 Phases = Annotated[
     int | None,
     typer.Option(metavar="N", parser=count, help="CK of a clock of `sequencer_axi`: 1, 2 or 4.", show_default="1"),
+]
+DataPathName = Annotated[
+    DataPath | None, typer.Option("--data", help="Data path of `sequencer_axi`.", show_default="none")
 ]
 PowerUpName = Annotated[
     PowerUp | None,

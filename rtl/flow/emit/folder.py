@@ -50,6 +50,8 @@ def without_bench(block: str, component: Component) -> str:
     """Why no bench lies beside the block, or nothing."""
     if getattr(component, "powering", None):
         return "a power-up sequence takes a million clocks"
+    if getattr(component, "data", None):
+        return "there is no DRAM at its data pins"
     shape = getattr(component, "shape", None)
     if isinstance(shape, ArrayShape) and shape.rows * shape.columns > MOST_ELEMENTS and block != "npu_tiles":
         return f"a waveform of more than {MOST_ELEMENTS} elements takes gigabytes"
