@@ -50,6 +50,11 @@ class Sequencer(wiring.Component):
     nowhere.
 
     refresh: all_bank, all refresh nodes fall due at once, or staggered, one after the other, tREFI / nodes apart.
+
+    Inside: open_B has a bit for each bank: a row is open in buffer B of the bank; row_B_N is that row, of bank N. Banks
+    are counted through the channel, and so are bank groups, ranks and pseudo channels. rule_I_arm and rule_I_busy have
+    a bit for each node at which rule I counts: a command that begins the rule issues; its wait is not over.
+    head_S_bound_by[I]: rule I makes the head of stream S wait. The rules stand, by number, above their timers.
     """
 
     def __init__(self, table: Table, streams: int = 1, bits: int = 0, refresh: str = "all_bank") -> None:
@@ -193,17 +198,20 @@ class Sequencer(wiring.Component):
         return lift
 
     def _bound(self, m: Module, name: str, who: Asker, earlier: list[tuple[Value, Asker]]) -> Value:
-        """Whether a rule makes the command wait, what was granted earlier in this clock included; a bit for each."""
+        """Whether a rule makes the command wait, what was granted earlier in this clock included."""
+        binds = {
+            i: any_of(who.is_(opcodes) & self._binding(i, row, level, who, earlier) for level, opcodes in found)
+            for i, row in enumerate(self.rule_rows)
+            if (found := [group for group in groups(self.rules, row) if self._may_be(who, group.opcodes)])
+        }
+        if isinstance(who, Fixed):
+            return Cat(binds.values()).any()
         bound = Signal(len(self.rule_rows), name=f"{name}_bound_by")
-        for i, row in enumerate(self.rule_rows):
-            m.d.comb += bound[i].eq(
-                any_of(
-                    who.is_(opcodes) & self._binding(i, row, level, who, earlier)
-                    for level, opcodes in groups(self.rules, row)
-                    if not isinstance(who, Fixed) or who.opcode in opcodes
-                )
-            )
+        m.d.comb += [bound[i].eq(value) for i, value in binds.items()]
         return bound.any()
+
+    def _may_be(self, who: Asker, opcodes: list[int]) -> bool:
+        return not isinstance(who, Fixed) or who.opcode in opcodes
 
     def _binding(self, i: int, row: RuleRow, level: Level, who: Asker, earlier: list[tuple[Value, Asker]]) -> Value:
         """Whether a rule binds a command of a group of this level at any of its nodes (see `binding`)."""
