@@ -2,6 +2,8 @@
 """`pimloom rtl prove`: what `rtl/formal` says of the sequencer and of the optical switch's path controller, asked of an
 SMT solver through sby.
 
+That the emitted text is the netlist which the questions are about is a property, too (`TEXT`).
+
 Each property takes three kinds of question: the proof itself, by induction over one clock; that every situation it is
 about can be reached (cover); and that each broken twin violates it. The sequencer has 2 x 2 banks, two streams, any
 commands; the path controller 3 paths, any table of 5 entries, any requests and failures.
@@ -23,6 +25,7 @@ import pimloom.rtl
 from pimloom.arch.cache import cache_folder
 from pimloom.arch.files import write_json
 from pimloom.arch.table import Table
+from pimloom.rtl.flow.equal import few_banks, of_block, without_reset
 from pimloom.rtl.flow.exhaustive import Exhaustive
 from pimloom.rtl.flow.lookup import find_blocks, load_device, part_of
 from pimloom.rtl.flow.subject import Subject
@@ -33,6 +36,8 @@ from pimloom.rtl.formal.proof import SequencerQuestion
 from pimloom.rtl.formal.properties import Twin
 from pimloom.rtl.formal.question import Task
 
+TEXT = "text"  # the property of `flow/equal.py`
+WITH_TEXT = ("sequencer", "sequencer_axi", "ocs_switch", "interleave", "npu_tiles")  # without multipliers
 Progress = Callable[[int, int], None]
 Solver = Literal["yices", "z3"]
 SBY = "yowasp-sby"
@@ -111,6 +116,7 @@ def prove(
     names = list(find_blocks(block, None if block else load_device(part_of(None, part))))
     subjects = [SUBJECTS[name](part_of(name, part), **(sizes or {})) for name in names]
     tool(SOLVERS[solver][0])
+    texts = [subject for subject in subjects if subject.block in WITH_TEXT and (not properties or TEXT in properties)]
     asked = [
         (subject, name, own)
         for subject in subjects
@@ -118,11 +124,15 @@ def prove(
         for name in subject.properties
         if properties is None or name in properties
     ]
-    progress(0, len(asked))
+    total = len(asked) + len(texts)
+    progress(0, total)
     with tools(note, [YOSYS]) as at_hand:
         for done, (subject, name, own) in enumerate(asked, start=1):
             yield _prove(at_hand, subject, name, own, solver)
-            progress(done, len(asked))
+            progress(done, total)
+        for done, subject in enumerate(texts, start=len(asked) + 1):
+            yield _text(at_hand, subject.block, subject.part, sizes or {})
+            progress(done, total)
 
 
 def _prove(at_hand: Tools, subject: Subject, name: str, own: bool, solver: Solver) -> Proof:
@@ -160,6 +170,40 @@ def _prove(at_hand: Tools, subject: Subject, name: str, own: bool, solver: Solve
         twin_failed=all(twin.said == "PASS" for twin in twins) if twins else None,
         seconds=sum(answer.seconds for answer in (*answers, *([seen] if seen else []), *twins)),
         trace=proof.trace,
+    )
+
+
+def _text(at_hand: Tools, block: str, part: str, sizes: Mapping[str, int | str]) -> Proof:
+    """That the Verilog of the block is the netlist; a text without a reset is none."""
+    device = load_device(part)
+    versions = [tool_version(package) for package in ("amaranth", YOSYS)]
+    key = sha256("\n".join([_sources(), block, repr(device), repr(sizes), *versions]).encode()).hexdigest()[:20]
+    kept = cache_folder("proofs") / f"{block}-{TEXT}-{key}.json"
+    if kept.exists():
+        answer = Answer(**json.loads(kept.read_text()))
+    else:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        start = time.perf_counter()
+        with tempfile.TemporaryDirectory(prefix=f"{block}-{TEXT}-", dir=kept.parent) as folder:
+            same = of_block(at_hand, block, part, device, sizes, Path(folder))
+            told = not of_block(at_hand, block, part, few_banks(device), sizes, Path(folder), without_reset)
+        said = f"{'PASS' if same else 'FAIL'} {'yes' if told else 'no'}"
+        answer = Answer(said, time.perf_counter() - start)
+        if said == "PASS yes":
+            write_json(kept, answer._asdict(), own=True)
+    return Proof(
+        block=block,
+        part=part,
+        property=TEXT,
+        statement="Each register and output of the emitted Verilog is that of the netlist of the other properties.",
+        timings="the part's",
+        method="equivalence",
+        solver="yosys",
+        depth=1,
+        result="proved" if answer.said.startswith("PASS") else "FAILED",
+        covered=None,
+        twin_failed=answer.said.endswith("yes"),
+        seconds=answer.seconds,
     )
 
 

@@ -17,7 +17,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
-from amaranth.back import rtlil
 from amaranth.lib.wiring import Component
 
 from pimloom.arch.cache import cache_folder
@@ -28,6 +27,7 @@ from pimloom.rtl import emit
 from pimloom.rtl.blocks import Block
 from pimloom.rtl.flow import counted, pieces, registered
 from pimloom.rtl.flow.counted import LIBRARY, Counts, cells, fpga, fpga_of_piece, gates, of_piece
+from pimloom.rtl.flow.equal import netlist
 from pimloom.rtl.flow.lookup import find_blocks
 from pimloom.rtl.flow.pieces import pieces_of, total
 from pimloom.rtl.flow.registered import Registered
@@ -126,7 +126,7 @@ def synthesize(
         component = block.build(part)
         apart = block.large(component) if by_module is None else by_module
         found[name]["method"] = BY_MODULE if apart else FLAT
-        rtl = _rtl(component, "block")
+        rtl = netlist(component, "block")
         for plan in _plans():
             kept = _kept(name, plan, rtl, apart)
             if kept.exists():
@@ -168,13 +168,6 @@ def _together(pieces: Pieces) -> Counts:
     counts = total({module: json.loads(path.read_text()) for module, path in pieces.modules.items()})
     write_json(pieces.kept, counts, own=True)
     return counts
-
-
-def _rtl(component: Component, name: str) -> str:
-    """What the Verilog is made from, in a third of its time, with the modules that are instantiated by name."""
-    by_name: Mapping[str, Component] = getattr(component, "modules", {})
-    own = rtlil.convert(component, name=name, emit_src=False)
-    return "".join([own, *(_rtl(module, inner) for inner, module in by_name.items())])
 
 
 def said(block: str, counts: Counts) -> str:
