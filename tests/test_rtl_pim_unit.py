@@ -3,11 +3,13 @@
 
 import itertools
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
+from amaranth.hdl import Cat, Mux, Value
 from amaranth.sim import Simulator
 
 from pimloom.arch.error import UserError
@@ -15,11 +17,15 @@ from pimloom.arch.system import load_part
 from pimloom.arch.table import compile_table
 from pimloom.cycle_sim import asic_math as asic
 from pimloom.cycle_sim.pim_math import mac_column, read_result
+from pimloom.rtl import bf16
+from pimloom.rtl.float32 import is_nan, is_zero
 from pimloom.rtl.flow.scenes.arithmetic import IDLE, LOAD, MAC, READ, mac_operands, mac_ports, random_commands
 from pimloom.rtl.flow.scenes.scene import play, row_scene
 from pimloom.rtl.flow.scenes.values import BF16
+from pimloom.rtl.flow.verify import verify
 from pimloom.rtl.pim_unit import PimUnit
 from pimloom.rtl.verilog import to_verilog
+from tests.simulators import needs
 from tests.slow import slow
 
 PART = load_part("gddr6_pim_gpt").value
@@ -49,6 +55,25 @@ def random_scene(seed, n, gap, lanes):
     rng = np.random.default_rng(seed)
     commands = np.append(random_commands(rng, n, gap), [IDLE] * DRAIN_CK)
     return commands, *mac_operands(rng, len(commands), lanes)
+
+
+def careless(x: Value) -> Value:
+    """`bf16.rounded` that does not look at the lowest bit of what it drops."""
+    tail, kept = x[: bf16.DROPPED], x[bf16.DROPPED :]
+    magnitude = (kept[:-1] + (tail[-1] & (kept[0] | tail[1:-1].any())))[: bf16.WIDTH - 1]
+    return Mux(is_nan(x), bf16.NAN, Cat(Mux(is_zero(x), 0, magnitude), kept[-1]))
+
+
+def test_rounding_that_drops_the_lowest_sticky_bit_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # where a waveform is left
+
+    def wrong() -> int:
+        (found,) = verify("pim_unit", "gddr6_pim_gpt", simulator=needs("icarus"), commands=300)
+        return found.mismatches
+
+    assert wrong() == 0
+    monkeypatch.setattr(bf16, "rounded", careless)
+    assert wrong() > 0
 
 
 def part_with(lanes, tccd):

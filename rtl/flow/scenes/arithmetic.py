@@ -58,7 +58,7 @@ def _unit_scene(unit: PimUnit, part: Part, rng: Generator, n: int) -> Scene:
     """n commands, as close as they may come; the result register and its flag in every clock."""
     table = compile_table(part)
     commands = random_commands(rng, n, int(table.rules.gap[table.role(Role.MULTIPLY)]))
-    operands = mac_operands(rng, len(commands), unit.lanes)
+    operands = near_ties(rng, commands, *mac_operands(rng, len(commands), unit.lanes))
     valid = (commands == READ).astype(np.uint32)
     shown = np.append(0, mac_results(commands, *operands).view(np.uint16))[np.cumsum(valid)]
     return row_scene(mac_ports(commands, *operands), {"valid": valid, "result": shown}, unit.latency, operations=n)
@@ -103,6 +103,21 @@ def mac_operands(rng: Generator, n: int, lanes: int) -> tuple[np.ndarray, np.nda
     """Weights and inputs, bfloat16[n, lanes], and bias, bfloat16[n]."""
     weights, inputs, bias = (small_operands(rng, n, width) for width in (lanes, lanes, 1))
     return weights, inputs, bias[:, 0]
+
+
+def near_ties(
+    rng: Generator, commands: np.ndarray, weights: np.ndarray, inputs: np.ndarray, bias: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The operands with those of each load, MAC and read that follow each other replaced: the sum is in the middle of
+    two bfloat16, or the last bit of a float32 beside it."""
+    weights, inputs, bias, busy = weights.copy(), inputs.copy(), bias.copy(), np.flatnonzero(commands != IDLE)
+    for load, mac, read in zip(busy, busy[1:], busy[2:], strict=False):
+        if (commands[load], commands[mac], commands[read]) == (LOAD, MAC, READ) and weights.shape[1] > 1:
+            scale = float(rng.choice((-1, 1)) * 2.0 ** rng.integers(-60, 60))
+            bias[load] = scale * (1 + rng.integers(0, 128) / 128)  # in units of its last place, 2**-7
+            weights[mac], inputs[mac] = 0, scale
+            weights[mac, :2] = 2.0**-8, rng.integers(-1, 2) * 2.0**-23
+    return weights, inputs, bias
 
 
 def mac_ports(commands: np.ndarray, weights: np.ndarray, inputs: np.ndarray, bias: np.ndarray) -> dict[str, np.ndarray]:
