@@ -259,7 +259,7 @@ def test_modules_that_are_instantiated_by_name_are_there() -> None:
     for text in (synth._as_it_is(array)[1], synth._with_registers(array)[1]):
         assert all(f"module {name}(" in text for name in ("ws_row", "ws_element"))
     other = BLOCKS["systolic"].build(PART, rows=2, columns=2)
-    ours, theirs = (synth._rtl(each, "block") for each in (array, other))
+    ours, theirs = (synth.netlist(each, "block") for each in (array, other))
     assert "ws_element" in ours and ours != theirs
 
 
