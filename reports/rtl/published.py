@@ -17,6 +17,12 @@ class Published(NamedTuple):
     source: str
 
 
+def beside_litedram() -> str:
+    """A sentence with the published clock rates of a free controller on the FPGA family of `fmax_mhz`."""
+    fmax, clock = (published()[name] for name in ("litedram_fmax", "litedram_clock"))
+    return f"LiteDRAM on an ECP5, with a CPU: Fmax {fmax.value:g} MHz, shipped at {clock.value:g} MHz; {fmax.source}"
+
+
 def published() -> dict[str, Published]:
     """All lines of paper.csv by id."""
     with (Path(__file__).parent / "paper.csv").open(newline="", encoding="utf-8") as file:

@@ -10,7 +10,7 @@ from pimloom.arch.system import PimSystem, list_names
 from pimloom.arch.units import PS_PER_US, UM2_PER_MM2
 from pimloom.reports.figures import grouped_bars
 from pimloom.reports.page import Column, Figure, Notes, Section, TableData
-from pimloom.reports.rtl.published import Published, published
+from pimloom.reports.rtl.published import Published, beside_litedram, published
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -159,7 +159,8 @@ def fpga(rows: Rows, system: PimSystem, part: Part) -> Section:
             Column("needed", "needed by the system", "MHz", format=",.0f"),
         ],
         rates,
-        f"{rows[0]['fpga']}, out of context. A dash: the block, or a module of it, is larger than the FPGA.",
+        f"{rows[0]['fpga']}, out of context. A dash: the block, or a module of it, is larger than the FPGA. "
+        f"Beside sequencer_axi: {beside_litedram()}.",
     )
     return Section("FPGA and clock rates", "fpga", "", [_rate_chart(rates), resources])
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pimloom.reports.rtl.published import beside_litedram
 from pimloom.reports.terminal.tables import show_line, show_rows
 
 Rows = Sequence[Mapping[str, Any]]
@@ -93,6 +94,8 @@ def show_syntheses(found: Mapping[str, Any]) -> None:
     sizes = "".join(f", {name.replace('_', ' ')} {value}" for name, value in found["sizes"].items())
     show_line(f"for {found['part']}{sizes}; cells to path: {row['library']}, no wires, memories beside;")
     show_line(f"LUT4 to Fmax: {row['fpga']}, with a register at every port for Fmax")
+    if any(row["block"] == "sequencer_axi" for row in found["rows"]):
+        show_line(f"beside sequencer_axi: {beside_litedram()}")
     if apart := [row["block"] for row in found["rows"] if row["method"] != "flat"]:
         show_line(f"{', '.join(apart)}: each module once, times its instances, not shrunk by constants;")
         show_line("path and Fmax: of the slowest module, placed by itself; one piece: --flat")
