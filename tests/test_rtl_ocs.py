@@ -132,7 +132,7 @@ def test_times_and_entries_may_be_constants(table):
 @pytest.mark.slow
 def test_the_parts_own_controller_at_full_length():
     (found,) = verify("ocs_switch", "ocstrx", simulator=needs("icarus"), commands=2000, seed=1)
-    assert (found.block, found.part, found.mismatches, found.sleeping_rules) == ("ocs_switch", "ocstrx", 0, [])
+    assert (found.block, found.part, found.mismatches, found.sleeping_rules) == ("ocs_switch", "ocstrx", 0, {})
     assert found.cycles > 40_000 and found.commands == 2002 and found.rules_bound == found.rules_total == 4
 
 

@@ -50,11 +50,11 @@ def block_rows() -> list[dict[str, Any]]:
     ]
 
 
-SLOW = {"npu_pim_channel": ("a minute", "ten minutes"), "pim_channel": ("", "two minutes")}  # on two cores
+SLOW = {"npu_pim_channel": ("a minute", "four minutes")}  # of a processor: the Verilog; the folder
 
 
 def slow_note(block: str, folder: bool) -> str:
-    """How long it takes about, where that is long. folder: with a recorded run on Verilator."""
+    """How long it takes about, where that is long. folder: with the run that is recorded."""
     verilog, run = SLOW.get(block, ("", ""))
     takes = run if folder else verilog
     return f"{block} takes about {takes}{', most of it to build its simulation' if folder else ''}" if takes else ""
