@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from pimloom.arch.error import UserError
-from pimloom.rtl.tidy.expression import Bin, Cat, Cond, Expr, Index, Ref, Slice, Un
+from pimloom.rtl.tidy.expression import Index, Ref
 from pimloom.rtl.tidy.module import Assign, Instance, Memory, Module, Process, named, readers, sets, targets
 from pimloom.rtl.tidy.registers import anonymous, rename
 from pimloom.rtl.tidy.source import name_at
@@ -32,8 +32,6 @@ wait wait_order wand weak weak0 weak1 while wildcard wire with within wor xnor x
 """
 WORDS = frozenset(RESERVED.split())
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
-KINDS = {"+": "sum", "-": "difference", "*": "product", "==": "equal", "!=": "differs", "?": "choice", "cat": "bits"}
-FLAGS = {"<": "less", "<=": "not_above", ">": "above", ">=": "not_below", "<<": "shifted", ">>": "shifted", "&": "both"}
 
 
 def plain(name: str) -> str:
@@ -147,28 +145,12 @@ def _base(m: Module, name: str, whole: dict[str, Assign], outs: dict[str, str]) 
     if word == "port":
         return plain(_port(m, name))
     place = item.source if item and item.source else wire.source
-    found = name_at(place)
-    return plain(found or (_kind(item.value) if item else "value"))
+    return plain(name_at(place) or "value")
 
 
 def _port(m: Module, name: str) -> str:
     """A port of a value without a name: what the module has of it."""
     return "from_outside" if m.wires[name].way == "input" else "to_outside"
-
-
-def _kind(e: Expr) -> str:
-    match e:
-        case Bin(op, _, _):
-            return KINDS.get(op) or FLAGS.get(op, "value")
-        case Cond():
-            return KINDS["?"]
-        case Cat():
-            return KINDS["cat"]
-        case Un():
-            return "flag"
-        case Slice(name, _, _) | Ref(name):
-            return plain(name.replace("$", "")) or "value"
-    return "value"
 
 
 def _free(word: str, taken: Iterable[str], many: bool) -> str:
