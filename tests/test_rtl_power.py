@@ -10,8 +10,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.system import load_part
 from pimloom.rtl.flow.counted import LIBRARY
 from pimloom.rtl.flow.power import estimate as module
-from pimloom.rtl.flow.power.activity import toggles
-from pimloom.rtl.flow.power.estimate import BLOCKS, Power, estimate_power
+from pimloom.rtl.flow.power.estimate import BLOCKS, Power, estimate_power, toggles
 from pimloom.rtl.flow.power.liberty import read_library
 from pimloom.rtl.flow.power.netlist import netlist, to_verilog
 from pimloom.rtl.flow.verified import Verified

@@ -4,6 +4,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,10 @@ from pimloom.rtl.flow.channel import mismatches as channel_mismatches
 from pimloom.rtl.flow.channel import random_product, run_product
 from pimloom.rtl.flow.interleave import verify_interleave
 from pimloom.rtl.flow.lookup import build, find_blocks, load_device, part_of
-from pimloom.rtl.flow.npu.verifiers import ARRAYS, VECTORS
+from pimloom.rtl.flow.npu.engine import verify_gemm
+from pimloom.rtl.flow.npu.sequence import verify_tiles
+from pimloom.rtl.flow.npu.systolic import verify_array
+from pimloom.rtl.flow.npu.vector import vector_scene
 from pimloom.rtl.flow.npu_pim.verify import verify_npu_pim
 from pimloom.rtl.flow.scenes import arithmetic, functions, optics
 from pimloom.rtl.flow.scenes.scene import mismatches as scene_mismatches
@@ -25,6 +29,7 @@ from pimloom.rtl.flow.sequencer import verify_sequencer
 from pimloom.rtl.flow.simulator.environment import Simulator
 from pimloom.rtl.flow.simulator.run import check_waves
 from pimloom.rtl.flow.verified import Progress, Verified, wave_file
+from pimloom.rtl.npu.shape import array_shape
 from pimloom.rtl.ocs_switch import OcsSwitch
 from pimloom.rtl.verilog import to_verilog
 
@@ -119,7 +124,16 @@ def verify_switch(
     )  # fmt: skip
 
 
-SCENES = arithmetic.SCENES | functions.SCENES | VECTORS
+def _of_shape(verify: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with the sizes of an array in place of the part, which arrays do not depend on."""
+
+    def verify_sizes(part_name: str, part: object, *asked: Any, **sizes: Any) -> Any:
+        return verify(part_name, array_shape(**sizes), *asked)
+
+    return verify_sizes
+
+
+SCENES = arithmetic.SCENES | functions.SCENES | {"npu_vector": vector_scene}
 VERIFIERS: dict[str, Callable[..., Verified]] = {
     "sequencer": verify_sequencer,
     "sequencer_axi": verify_axi,
@@ -129,7 +143,9 @@ VERIFIERS: dict[str, Callable[..., Verified]] = {
     **{block: partial(verify_values, block) for block in SCENES if block != "timer"},
     "ocs_switch": verify_switch,
     "interleave": verify_interleave,
-    **ARRAYS,
+    "systolic": _of_shape(verify_array),
+    "npu_tiles": _of_shape(verify_tiles),
+    "npu_gemm": _of_shape(verify_gemm),
 }
 
 

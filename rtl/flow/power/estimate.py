@@ -7,6 +7,7 @@ OpenSTA as Debian packages it (2.0.17) reads no VCD, and its `set_power_activity
 import json
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from math import fsum
@@ -19,7 +20,6 @@ from pimloom.arch.files import at_once, write_json
 from pimloom.arch.optics import Optics
 from pimloom.arch.part import Part
 from pimloom.rtl.flow.counted import LIBRARY
-from pimloom.rtl.flow.power.activity import toggles
 from pimloom.rtl.flow.power.liberty import Library, read_library
 from pimloom.rtl.flow.power.netlist import Netlist, netlist
 from pimloom.rtl.flow.simulator.run import instead
@@ -35,6 +35,7 @@ BLOCKS = (  # those with a bench for the very block that `synth` maps, and no me
     "sequencer", "float32_add", "float32_mul", "bf16_mul", "bf16_tree", "pim_unit", "timer", "systolic", "npu_tiles",
     "interleave", "asic_exp", "asic_reciprocal", "asic_rsqrt", "asic_gelu", "asic_silu", "asic_sum", "asic_partials",
 )  # fmt: skip
+CHUNK = 1 << 24  # bytes of a waveform at a time
 FILES = ("power.ys", "map.abc", "ports", "walls.v", "memory.v")
 
 
@@ -124,6 +125,25 @@ def _mapped(verilog: str, top: str, library: Library, note: Callable[[str], None
             at_hand.run(YOSYS, "power.ys", folder=folder)
             write_json(kept, json.loads((folder / "netlist.json").read_text())["modules"]["block"], own=True)
     return netlist(json.loads(kept.read_text()), top, library)
+
+
+def toggles(waveform: Path) -> dict[str, int]:
+    """Changes of each signal of one bit, by its name; the values that a run begins with are none."""
+    counts: Counter[bytes] = Counter()
+    ids = dict[str, bytes]()
+    with waveform.open("rb") as file:
+        for line in file:
+            words = line.split()
+            if words[:1] == [b"$var"] and words[2] == b"1":
+                ids.setdefault(words[4].decode(), words[3])
+            elif words[:1] == [b"$enddefinitions"]:
+                break
+        rest = b""
+        while chunk := file.read(CHUNK):
+            *lines, rest = (rest + chunk).split(b"\n")
+            counts.update(line for line in lines if line[:1] in b"01" and line)
+        counts.update([rest] if rest[:1] in b"01" and rest else [])
+    return {name: max(0, counts[b"0" + each] + counts[b"1" + each] - 1) for name, each in ids.items()}
 
 
 def _power(
