@@ -70,7 +70,7 @@ def verify_npu_pim(
     progress(2, 3)
     table = coverage(spec, cases, theirs)
     reached = {f"state: {name}": case for name, case in states(spec, cases, CLOCKS).items()}
-    asleep = [rule for rule, case in table.items() if case is None]
+    asleep = {rule: "in none of these cases" for rule, case in table.items() if case is None}
     issued = sum(len(x.commands) for x in (*theirs, found.model))
     cycles = CLOCKS * len(cases) + WHOLE_CK
     progress(3, 3)
