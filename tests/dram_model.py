@@ -14,6 +14,7 @@ class Dram:
     """
 
     def __init__(self, part: Part, block: SequencerAxi) -> None:
+        assert block.data is not None
         self.block, self.phases, self.bits = block, block.phases, block.data.bits
         self.cl, self.cwl, self.bl = (part.cycles(name) for name in ("nCL", "nCWL", "nBL"))
         self.roles = [command.role for command in block.table.commands]

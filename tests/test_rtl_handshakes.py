@@ -110,8 +110,8 @@ class Hoarding(AxiRegisters):
         return m
 
 
-BLOCKS = {
-    AxiRegisters: set[str](),
+BLOCKS: dict[type[AxiRegisters], set[str]] = {
+    AxiRegisters: set(),
     Restless: {"block: BVALID fell before BREADY"},
     Greedy: {"block: RDATA or RRESP changed before RREADY", "block: AR taken ahead of a response"},
     Eager: {"block: a response to no write"},

@@ -132,7 +132,7 @@ def test_changes_are_counted_without_the_first_values(tmp_path: Path) -> None:
 
 def test_power_that_a_hand_can_reckon() -> None:
     library = read_library(SMALL)
-    run = Verified("x", "p", "verilator", 5, 0, 0, 0, [], 99, 1.0)
+    run = Verified("x", "p", "verilator", 5, 0, 0, 0, {}, 99, 1.0)
     changes = {"n2": 10, "n3": 10, "n4": 40, "n5": 4}
     found = module._power("x", "p", netlist(MODULE, "top", library), library, changes, run, 50.0)
     charge = (10 * 0.5 + 10 * 0.25 + 40 * 0.125) * 2**2 / 2  # pJ in the run, C V2 / 2 each

@@ -20,6 +20,7 @@ from pimloom.arch.system import load_part
 from pimloom.rtl.blocks import BLOCKS, Block
 from pimloom.rtl.flow import counted, synth, yowasp
 from pimloom.rtl.flow.counted import GENERIC, LIBRARY
+from pimloom.rtl.flow.equal import netlist
 from pimloom.rtl.flow.lookup import find_blocks, find_logic, left_out, needs_extra
 from pimloom.rtl.flow.pieces import cut, pieces_of, total
 from pimloom.rtl.flow.registered import Registered, registered_verilog
@@ -259,7 +260,7 @@ def test_modules_that_are_instantiated_by_name_are_there() -> None:
     for text in (synth._as_it_is(array)[1], synth._with_registers(array)[1]):
         assert all(f"module {name}(" in text for name in ("ws_row", "ws_element"))
     other = BLOCKS["systolic"].build(PART, rows=2, columns=2)
-    ours, theirs = (synth.netlist(each, "block") for each in (array, other))
+    ours, theirs = (netlist(each, "block") for each in (array, other))
     assert "ws_element" in ours and ours != theirs
 
 

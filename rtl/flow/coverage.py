@@ -46,11 +46,11 @@ def _reason(table: Table, geometry: Organization, names: Sequence[str], number: 
         return f"the part has no other {Level(row.level).name.lower().replace('_', ' ')}"
     if not can_bind(table.rules, row):
         return f"it asks for {row.wait} CK and has no timer: commands on a bus are a clock apart"
-    pairs = [pair for pair in _pairs(bend(table, number, -row.wait), geometry, number) if pair.gap_ck is not None]
-    if not pairs:
+    pairs = _pairs(bend(table, number, -row.wait), geometry, number)
+    timed = [(pair, gap) for pair in pairs if (gap := pair.gap_ck) is not None]
+    if not timed:
         return "no stream brings its commands one after the other"
-    fastest = min(pairs, key=lambda pair: pair.gap_ck)
-    gap = fastest.gap_ck
+    fastest, gap = min(timed, key=lambda each: each[1])
     deciding = [i for i in range(len(names)) if i != number and (fastest.bent(i).gap_ck or gap) > gap]
     because = "; ".join(names[i] for i in deciding) or "one command a clock"
     return f"it asks for {row.wait} CK, and without it at least {gap} CK pass, because of: {because}"
