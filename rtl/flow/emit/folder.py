@@ -15,6 +15,7 @@ from pimloom.rtl.flow.emit import beside
 from pimloom.rtl.flow.emit.bench import bench, makefile, ports, run, vectors
 from pimloom.rtl.flow.emit.constraints import constraints
 from pimloom.rtl.flow.emit.design import Design
+from pimloom.rtl.flow.emit.formal import WITH_SBY, formal, sby
 from pimloom.rtl.flow.emit.handshakes import handshakes
 from pimloom.rtl.flow.emit.listing import FILES, SUMS
 from pimloom.rtl.flow.emit.record import record
@@ -37,6 +38,9 @@ def files_of(design: Design) -> dict[str, str]:
     if "handshakes" in BLOCKS[block].checks:
         texts["{}_handshakes.sv"] = handshakes(component, top)
     asserted = [name.format(top) for name in texts if name.endswith(".sv")]
+    if asserted and block in WITH_SBY:
+        checks = [text for name, text in texts.items() if name.endswith(".sv")]
+        texts |= {"{}_formal.sv": formal(component, top, checks), "{}.sby": sby(top, asserted)}
     why = without_bench(block, component)
     if not why:
         made = record(design)

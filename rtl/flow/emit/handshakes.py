@@ -11,6 +11,7 @@ from typing import NamedTuple
 from amaranth.lib.wiring import Component
 
 from pimloom.rtl.controller.registers import OKAY, SLVERR
+from pimloom.rtl.flow.emit.formal import CHECK, bound, checked
 
 UNDER_WAY = 2  # writes: one behind another whose response waits
 
@@ -60,12 +61,12 @@ def handshakes(component: Component, block: str) -> str:
     bits = {name: len(getattr(component, name)) for name in component.signature.members if name.startswith("s_axi_")}
     names = ["clk", "rst", *bits]
     ports = ",\n".join(f"  input wire {_width(bits.get(name, 1))}{name}" for name in names)
-    lines = [HEAD.format(block=block, ports=ports)]
+    lines = [CHECK + HEAD.format(block=block, ports=ports)]
     for way in WAYS:
         lines += _stands(way, bits)
     lines += [COUNTS, *_responses()]
     wired = ", ".join(f".{name}({name})" for name in names)
-    return "\n".join([*lines, "endmodule", "", f"bind {block} {block}_handshakes handshakes ({wired});", ""])
+    return "\n".join([*lines, "endmodule", "", *bound(block, "handshakes", wired)])
 
 
 def _width(bits: int) -> str:
@@ -80,29 +81,28 @@ def _stands(way: Way, bits: dict[str, int]) -> Iterator[str]:
     name = way.name.upper()
     yield f"  reg {way.name}_stood = 0; reg {_width(width)}{way.name}_was = 0;"
     yield f"  always @(posedge clk) begin {way.name}_stood <= !rst && {valid} && !{ready}; {way.name}_was <= {now}; end"
-    yield from _always(f"{way.name}_stood |-> {valid}", f"{way.offers}: {name}VALID fell before {name}READY")
+    yield _always(f"!{way.name}_stood || {valid}", f"{way.offers}: {name}VALID fell before {name}READY")
     what = " or ".join(port.upper() for port in way.payload)
-    yield from _always(
-        f"{way.name}_stood && {valid} |-> {now} == {way.name}_was",
+    yield _always(
+        f"!({way.name}_stood && {valid}) || {now} == {way.name}_was",
         f"{way.offers}: {what} changed before {name}READY",
     )
 
 
 def _responses() -> Iterator[str]:
     known = {"b": "BRESP", "r": "RRESP"}
-    yield from _always("s_axi_bvalid |-> addresses != 0 && words != 0", "block: a response to no write")
-    yield from _always("write_due |-> s_axi_bvalid", "block: a write without a response")
-    yield from _always("s_axi_rvalid |-> reads != 0", "block: a response to no read")
-    yield from _always("read_due |-> s_axi_rvalid", "block: a read without a response")
+    yield _always("!s_axi_bvalid || addresses != 0 && words != 0", "block: a response to no write")
+    yield _always("!write_due || s_axi_bvalid", "block: a write without a response")
+    yield _always("!s_axi_rvalid || reads != 0", "block: a response to no read")
+    yield _always("!read_due || s_axi_rvalid", "block: a read without a response")
     for counted, what in (("addresses", "AW"), ("words", "W")):
-        yield from _always(f"{counted} <= {UNDER_WAY}", f"block: {what} taken ahead of more than a response")
-    yield from _always("reads <= 1", "block: AR taken ahead of a response")
+        yield _always(f"{counted} <= {UNDER_WAY}", f"block: {what} taken ahead of more than a response")
+    yield _always("reads <= 1", "block: AR taken ahead of a response")
     for name, port in known.items():
         response = f"s_axi_{port.lower()}"
-        says = f"s_axi_{name}valid |-> {response} == {OKAY} || {response} == {SLVERR}"
-        yield from _always(says, f"block: {port} is neither OKAY nor SLVERR")
+        says = f"!s_axi_{name}valid || {response} == {OKAY} || {response} == {SLVERR}"
+        yield _always(says, f"block: {port} is neither OKAY nor SLVERR")
 
 
-def _always(holds: str, broken: str) -> Iterator[str]:
-    yield f"  assert property (@(posedge clk) disable iff (rst) {holds})"
-    yield f'    else $error("{broken}");'
+def _always(holds: str, broken: str) -> str:
+    return checked(holds, f'$error("{broken}")', "HOST" if broken.startswith("host") else "BLOCK")

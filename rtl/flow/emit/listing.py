@@ -4,6 +4,7 @@ from typing import Any
 
 from pimloom.rtl.blocks import BLOCKS
 from pimloom.rtl.flow.emit.design import Design
+from pimloom.rtl.flow.emit.formal import WITH_SBY
 
 SUMS = "pimloom.sha256"  # as `sha256sum` reads it
 FILES = {  # by name, {} being the top module: what the file is
@@ -14,11 +15,13 @@ FILES = {  # by name, {} being the top module: what the file is
     "{}.gtkw": "GTKWave view of the ports",
     "{}_rules.sv": "assertions of the part's timing and row rules, bound to the block",
     "{}_handshakes.sv": "assertions of the AXI4-Lite handshakes, bound to the block",
+    "{}_formal.sv": "the block and its assertions between free inputs, for a solver",
+    "{}.sby": "SymbiYosys: the assertions for any input, up to a depth",
     "test_{}.py": "cocotb bench: plays vectors.txt and compares every output",
     "vectors.txt": "recorded inputs and outputs, clock by clock",
     "ports.vlt": "Verilator configuration: ports that the bench sees",
     "run.py": "runs bench and lint, says which tool is missing",
-    "Makefile": "make test, make lint, make clean",
+    "Makefile": "make test, make lint, make prove, make clean",
     SUMS: "digests, by which a later emit replaces only files that nobody changed",
 }
 
@@ -26,6 +29,8 @@ FILES = {  # by name, {} being the top module: what the file is
 def names_of(block: str) -> list[str]:
     """Names of the files that the folder of a block has, {} being the top module."""
     others = {f"{{}}_{check}.sv" for check in ("rules", "handshakes") if check not in BLOCKS[block].checks}
+    if block not in WITH_SBY:
+        others |= {"{}_formal.sv", "{}.sby"}
     return [name for name in FILES if name not in others]
 
 

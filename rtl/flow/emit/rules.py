@@ -14,9 +14,10 @@ from pimloom.arch.standard import clocks
 from pimloom.arch.table import RuleRow, Table, rule_rows, standard_of
 from pimloom.rtl.binding import can_bind, groups
 from pimloom.rtl.command import COORDINATES, command_layout
+from pimloom.rtl.flow.emit.formal import CHECK, bound, checked
 
-HEAD = """// Assertions of the rules of {part} on the command bus of {block}, to which they are bound below. Those
-// that are not asserted are named, with the reason.
+HEAD = """// Assertions of the rules of {part} on the command bus of {block}, to which they are bound below.
+// Those that are not asserted are named, with the reason.
 module {name} (
   input wire clk,
   input wire rst,
@@ -55,7 +56,7 @@ def assertions(
     width = layout.size
     names = [f"buses__{b}__{n}" for b in buses for n in ("valid", "command")]
     ports = ",\n".join(f"  input wire {'' if n.endswith('valid') else f'[{width - 1}:0] '}{n}" for n in names)
-    lines = [HEAD.format(part=part_name, block=block, name=f"{block}_rules", ports=ports)]
+    lines = [CHECK + HEAD.format(part=part_name, block=block, name=f"{block}_rules", ports=ports)]
     for b in buses:
         lines += _decoded(table, layout, b)
     moments = set() if shown else {c for c, command in enumerate(table.commands) if command.role in MOMENTS}
@@ -69,7 +70,7 @@ def assertions(
     lines += _rows(table, buses, again=not shown)
     inner = [outside.format(b) + n for b in buses for n in ("__valid", "__command")]
     wired = ", ".join(f".{n}({at})" for n, at in zip(("clk", "rst", *names), ("clk", "rst", *inner), strict=True))
-    lines += ["endmodule", "", f"bind {block} {block}_rules rules ({wired});", ""]
+    lines += ["endmodule", "", *bound(block, "rules", wired)]
     return "\n".join(lines)
 
 
@@ -104,7 +105,7 @@ def _rule(table: Table, i: int, rule: RuleRow, said: str, size: list[int], buses
     most = rule.wait + 1
     fan = size[rule.level] // size[rule.level - 1] if rule.level else 1
     yield f"  for (genvar n = 0; n < {nodes}; n++) begin : rule_{i}"
-    yield f"    reg [31:0] since [0:{rule.window - 1}];"
+    yield f"    reg [{most.bit_length() - 1}:0] since [0:{rule.window - 1}];"
 
     def at(b: int) -> str:
         return f"bank_{b} / {banks}"
@@ -125,16 +126,16 @@ def _rule(table: Table, i: int, rule: RuleRow, said: str, size: list[int], buses
     yield "    always @(posedge clk) begin"
     for k in range(rule.window):
         old = f"since[{k}]"
-        up = f"({old} >= {most} ? {most} : {old} + 1)"
-        new = "1" if k == 0 else f"(since[{k - 1}] >= {most} ? {most} : since[{k - 1}] + 1)"
+        up = f"({old} == {most} ? {old} : {old} + 1'b1)"
+        new = "1" if k == 0 else f"(since[{k - 1}] == {most} ? {most} : since[{k - 1}] + 1'b1)"
         yield f"      since[{k}] <= rst ? {most} : arms ? {new} : {up};"
     yield "    end"
-    yield f"    initial for (int k = 0; k < {rule.window}; k++) since[k] = {most};"
-    yield f"    assert property (@(posedge clk) disable iff (rst) waits |-> since[{rule.window - 1}] >= {rule.wait})"
-    yield f'      else $error("rule {i} broken: {said}");'
+    yield "    initial begin"
+    yield from (f"      since[{k}] = {most};" for k in range(rule.window))
+    yield "    end"
+    yield checked(f"!waits || since[{rule.window - 1}] >= {rule.wait}", f'$error("rule {i} broken: {said}")')
     if across and rule.window == 1:  # two buses: both in one clock
-        yield f"    assert property (@(posedge clk) disable iff (rst) !({' || '.join(across)}))"
-        yield f'      else $error("rule {i} broken in one clock: {said}");'
+        yield checked(f"!({' || '.join(across)})", f'$error("rule {i} broken in one clock: {said}")')
     yield "  end"
 
 
@@ -145,7 +146,7 @@ def _rows(table: Table, buses: range, again: bool) -> Iterator[str]:
     for buffer in range(int(rules.buffer.max()) + 1):
         yield f"  // rows of buffer {buffer}"
         yield f"  for (genvar n = 0; n < {size[Level.BANK]}; n++) begin : rows_{buffer}"
-        yield "    reg is_open = 0; reg [31:0] row = 0;"
+        yield f"    reg is_open = 0; reg [{max(rules.rows - 1, 1).bit_length() - 1}:0] row = 0;"
         for b in buses:
             own = rules.buffer, rules.buffer
             for what, column, (first, last) in (("leaves", rules.leaves, own), ("needs", rules.needs, rules.needed)):
@@ -157,11 +158,12 @@ def _rows(table: Table, buses: range, again: bool) -> Iterator[str]:
                         if first[c] <= buffer <= last[c] and column[c] == state and rules.bus[c] == b
                     ]
                     yield f"    wire {what}_{word}_{b} = {' || '.join(hits) or 0};"
-            yield f"    assert property (@(posedge clk) disable iff (rst) needs_open_{b} |-> is_open && row == row_{b})"
-            yield '      else $error("row rule broken: a command needs another row open in bank %0d", n);'
-            same = f" || (leaves_open_{b} && row == row_{b})" if again and buffer else ""
-            yield f"    assert property (@(posedge clk) disable iff (rst) needs_closed_{b} |-> !is_open{same})"
-            yield '      else $error("row rule broken: a command needs bank %0d closed", n);'
+            same = f" || leaves_open_{b} && row == row_{b}" if again and buffer else ""
+            message = '$error("row rule broken: a command needs {} %0d{}", n)'
+            yield checked(
+                f"!needs_open_{b} || is_open && row == row_{b}", message.format("another row open in bank", "")
+            )
+            yield checked(f"!needs_closed_{b} || !is_open{same}", message.format("bank", " closed"))
         yield "    always @(posedge clk) begin"
         for b in buses:
             yield f"      if (leaves_open_{b}) begin is_open <= 1; row <= row_{b}; end"
