@@ -119,9 +119,9 @@ def test_list_says_what_a_block_needs_and_which_files_it_has() -> None:
     common = ["NAME.v", "NAME.vlt", "NAME.sdc", "NAME.core", "NAME.gtkw"]
     bench = ["test_NAME.py", "vectors.txt", "ports.vlt", "run.py", "Makefile", "pimloom.sha256"]
     assert rows["timer"]["files"] == common + bench
-    checks = ["NAME_rules.sv", "NAME_handshakes.sv"]
-    assert rows["sequencer"]["files"] == common + checks[:1] + bench
-    assert rows["sequencer_axi"]["files"] == common + checks + bench
+    rules, solver = ["NAME_rules.sv"], ["NAME_formal.sv", "NAME.sby"]
+    assert rows["sequencer"]["files"] == common + rules + solver + bench
+    assert rows["sequencer_axi"]["files"] == common + rules + ["NAME_handshakes.sv"] + solver + bench
     out = call("rtl", "list").out
     assert "--rows 4 --columns 4" in out and "NAME_handshakes.sv: sequencer_axi\n" in out and "NAME.sdc" in out
 

@@ -1,6 +1,7 @@
 # amaranth: UnusedElaboratable=no
 """`pimloom rtl emit BLOCK -o DIR/`: the folder stands by itself, its bench finds what is wrong."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -358,7 +359,8 @@ def test_the_bench_of_a_channel_with_pim_runs_under_its_rules(tmp_path: Path) ->
     for said, wait in (("ACT → RD RDA, same bank: tRCDRD", 14), ("PIM_PRECHARGE → G_ACT, same bank: tRP", 14)):
         at = text.index(f"// {said}")
         end = text.index("end\n", text.index("$error", at))
-        longer = text[at:end].replace(f">= {wait})", f">= {wait + MORE})")
+        longer = text[at:end].replace(f">= {wait},", f">= {wait + MORE},")
+        longer = re.sub(r"reg \[\d+:0\] since", "reg [31:0] since", longer)
         rules.write_text(text[:at] + longer.replace(f"{wait + 1}", f"{wait + 1 + MORE}") + text[end:])
         done = make(out, "verilator", tmp_path)
         assert done.returncode != 0 and f"broken: {said}" in done.stdout + done.stderr

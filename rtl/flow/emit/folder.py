@@ -10,6 +10,7 @@ from amaranth.lib.wiring import Component
 
 from pimloom.arch.error import UserError
 from pimloom.arch.part import Part
+from pimloom.rtl.axi import SequencerAxi
 from pimloom.rtl.blocks import BLOCKS
 from pimloom.rtl.flow.emit import beside
 from pimloom.rtl.flow.emit.bench import bench, makefile, ports, run, vectors
@@ -52,9 +53,9 @@ def files_of(design: Design) -> dict[str, str]:
 
 def without_bench(block: str, component: Component) -> str:
     """Why no bench lies beside the block, or nothing."""
-    if getattr(component, "powering", None):
+    if isinstance(component, SequencerAxi) and component.powering:
         return "a power-up sequence takes a million clocks"
-    if getattr(component, "data", None):
+    if isinstance(component, SequencerAxi) and component.data:
         return "there is no DRAM at its data pins"
     shape = getattr(component, "shape", None)
     if isinstance(shape, ArrayShape) and shape.rows * shape.columns > MOST_ELEMENTS and block != "npu_tiles":
