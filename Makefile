@@ -29,9 +29,9 @@ lint: .venv/.test  ## ruff and mypy
 	@$(BIN)/ruff check
 	@rm -rf build/types && mkdir -p build/types/pimloom
 	@ln -s $(addprefix $(CURDIR)/,$(wildcard pimloom/*.py) pimloom/commands $(ROOMS)) build/types/pimloom
-	@ln -s $(CURDIR)/tests build/types
+	@ln -s $(CURDIR)/tests $(CURDIR)/verilog_tidy build/types
 	@bash -o pipefail -c 'cd build/types && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml \
-	  --cache-dir $(CURDIR)/.mypy_cache -p pimloom -p tests | sed -E "s#^pimloom/($(subst $() ,|,$(ROOMS)))/#\1/#"'
+	  --cache-dir $(CURDIR)/.mypy_cache -p pimloom -p tests -p verilog_tidy | sed -E "s#^pimloom/($(subst $() ,|,$(ROOMS)))/#\1/#"'
 
 constraints: .venv/.test  ## pin the newest versions of all dependencies
 	@$(BIN)/python -m pip install --quiet uv
@@ -40,7 +40,7 @@ constraints: .venv/.test  ## pin the newest versions of all dependencies
 
 clean:  ## remove the environment and all that was made
 	@rm -rf .venv build dist reports/out *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
-	@find $(ROOMS) pimloom tests -name __pycache__ -prune -exec rm -rf {} +
+	@find $(ROOMS) pimloom tests verilog_tidy -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/.run: $(INPUTS)
 	@.ci/setup run

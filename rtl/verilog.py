@@ -11,15 +11,15 @@ from amaranth.back import rtlil
 from amaranth.lib.wiring import Component
 
 from pimloom.rtl.ports import CLOCK, ports_of
-from pimloom.rtl.tidy.constants import name_constants, name_opcodes
-from pimloom.rtl.tidy.fold import fold
-from pimloom.rtl.tidy.module import Instance, Module
-from pimloom.rtl.tidy.names import name_all, plain
-from pimloom.rtl.tidy.read import Unreadable, read
-from pimloom.rtl.tidy.registers import alias, merge, outlets, settle, start
-from pimloom.rtl.tidy.share import share
-from pimloom.rtl.tidy.write import write
 from pimloom.rtl.yosys import run_yosys
+from verilog_tidy.constants import name_constants, name_opcodes
+from verilog_tidy.fold import fold
+from verilog_tidy.module import Instance, Module
+from verilog_tidy.names import name_all, plain
+from verilog_tidy.read import Unreadable, read
+from verilog_tidy.registers import alias, merge, outlets, settle, start
+from verilog_tidy.share import share
+from verilog_tidy.write import write
 
 MODULE = re.compile(r"^module .*?^endmodule\n", re.DOTALL | re.MULTILINE)
 PASSES = ["proc -nomux -norom", "memory_collect"]

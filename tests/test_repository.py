@@ -12,7 +12,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("arch", "cycle_sim", "energy", "mappers", "pimloom", "reports", "sweeping", "systems", "workload")
-PYTHON = [path for room in (*ROOMS, "rtl") for path in sorted((ROOT / room).rglob("*.py"))]
+PYTHON = [path for room in (*ROOMS, "rtl", "verilog_tidy") for path in sorted((ROOT / room).rglob("*.py"))]
 YAML = sorted((ROOT / "arch").rglob("*.yaml"))
 
 

@@ -25,14 +25,14 @@ from pimloom.rtl.flow.simulator.environment import environment
 from pimloom.rtl.flow.stimulus import shrink
 from pimloom.rtl.flow.yowasp import YOSYS, tools
 from pimloom.rtl.npu_pim.banks.dot_unit import DualRowBank
-from pimloom.rtl.tidy.expression import show
-from pimloom.rtl.tidy.module import Module as Netlist
-from pimloom.rtl.tidy.module import Process, Set
-from pimloom.rtl.tidy.names import name_all, unnamed
-from pimloom.rtl.tidy.read import parse, read
 from pimloom.rtl.verilog import to_raw_verilog, to_verilog
 from tests.simulators import needs
 from tests.slow import slow
+from verilog_tidy.expression import show
+from verilog_tidy.module import Module as Netlist
+from verilog_tidy.module import Process, Set
+from verilog_tidy.names import name_all, unnamed
+from verilog_tidy.read import parse, read
 
 PART, NEUPIMS = load_part("gddr6_pim_gpt").value, load_part("hbm2_neupims").value
 assert PART.pim_unit is not None

@@ -162,7 +162,10 @@ def test_newton_has_no_product_of_pim_gpt_and_no_gates(toy: Part) -> None:
 # No command is typed outside its table.
 
 
-ROOMS = ["arch", "cycle_sim", "energy", "mappers", "pimloom", "reports", "rtl", "sweeping", "systems", "workload"]
+ROOMS = [
+    "arch", "cycle_sim", "energy", "mappers", "pimloom", "reports", "rtl", "sweeping", "systems", "verilog_tidy",
+    "workload",
+]  # fmt: skip
 OWN = ("arch/pim/", "arch/dram/", "arch/foreign/")  # the tables; other tools' commands
 PIM = ("aim", "newton", "neupims")
 DRAM = ("ddr4", "ddr5", "gddr6", "gddr6_refpb", "hbm2", "hbm2_refpb", "hbm3", "lpddr5")

@@ -115,7 +115,7 @@ def emitted(
     with needs_extra(), _bar(f"emitting {block}", quiet) as progress:
         from pimloom.rtl.flow.emit.design import design
         from pimloom.rtl.flow.emit.listing import files_named, listed, slow_note, written
-        from pimloom.rtl.tidy.names import top_name
+        from verilog_tidy.names import top_name
 
         steps = 3 if folder else 1  # the Verilog; files with a recorded run; the folder
         progress(0, steps)

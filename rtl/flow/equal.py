@@ -14,9 +14,9 @@ from pimloom.arch.part import Part
 from pimloom.rtl.flow.lookup import build
 from pimloom.rtl.flow.stimulus import shrink
 from pimloom.rtl.flow.yowasp import YOSYS, ToolError, Tools
-from pimloom.rtl.tidy.names import plain
-from pimloom.rtl.tidy.share import share
 from pimloom.rtl.verilog import to_verilog
+from verilog_tidy.names import plain
+from verilog_tidy.share import share
 
 ONE = """\
 {read}

@@ -22,6 +22,7 @@ from typing import Any, Literal, NamedTuple
 
 import pimloom.arch
 import pimloom.rtl
+import verilog_tidy
 from pimloom.arch.cache import cache_folder
 from pimloom.arch.files import write_json
 from pimloom.arch.table import Table
@@ -273,7 +274,7 @@ def _put(
 @cache
 def _sources() -> str:
     """All that questions are made of: a question itself takes seconds to make."""
-    rooms = (Path(inspect.getfile(room)).parent for room in (pimloom.rtl, pimloom.arch))
+    rooms = (Path(inspect.getfile(room)).parent for room in (pimloom.rtl, pimloom.arch, verilog_tidy))
     return "\n".join(file.read_text() for room in rooms for file in sorted(room.rglob("*.py")))
 
 

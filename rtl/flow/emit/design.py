@@ -14,8 +14,8 @@ from pimloom.rtl.flow.emit.rules import rule_notes
 from pimloom.rtl.flow.lookup import build, load_device, part_of
 from pimloom.rtl.header import header
 from pimloom.rtl.ports import CLOCK, ports_of
-from pimloom.rtl.tidy.names import top_name
 from pimloom.rtl.verilog import to_verilog
+from verilog_tidy.names import top_name
 
 CLOCKED = "\n  input wire clk"
 

@@ -3,8 +3,8 @@
 import re
 
 from pimloom.arch.table import Table
-from pimloom.rtl.tidy.expression import Bin, Cond, Const, Expr, Index, Ref, Slice, Un, parts_of, rebuilt
-from pimloom.rtl.tidy.module import Assign, Case, Item, Module, Set, Statement, inside, rewrite
+from verilog_tidy.expression import Bin, Cond, Const, Expr, Index, Ref, Slice, Un, parts_of, rebuilt
+from verilog_tidy.module import Assign, Case, Item, Module, Set, Statement, inside, rewrite
 
 BITS = "bits"  # attribute of a signal: names of its bits, the lowest first, with spaces between them
 OPCODE = re.compile(r"(?:^\\?|[._])(?:cmd|opcode)$")  # names of what holds one

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 
-from pimloom.rtl.tidy.expression import (
+from verilog_tidy.expression import (
     ONE_BIT,
     SHIFTS,
     Bin,
@@ -25,7 +25,7 @@ from pimloom.rtl.tidy.expression import (
     value_bits,
     width_of,
 )
-from pimloom.rtl.tidy.module import (
+from verilog_tidy.module import (
     Assign,
     Case,
     If,
@@ -41,7 +41,7 @@ from pimloom.rtl.tidy.module import (
     rewrite,
     targets,
 )
-from pimloom.rtl.tidy.registers import anonymous
+from verilog_tidy.registers import anonymous
 
 LEAVES = 14  # operands of an expression that one still reads
 LONGEST = 220  # characters of one

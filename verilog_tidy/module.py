@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from pimloom.rtl.tidy.expression import Cat, Expr, Index, Ref, Slice, leaves
+from verilog_tidy.expression import Cat, Expr, Index, Ref, Slice, leaves
 
 WIDTH = 116  # characters of a line
 

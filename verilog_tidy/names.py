@@ -5,10 +5,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from pimloom.arch.error import UserError
-from pimloom.rtl.tidy.expression import Index, Ref
-from pimloom.rtl.tidy.module import Assign, Instance, Memory, Module, Process, named, readers, sets, targets
-from pimloom.rtl.tidy.registers import anonymous, rename
-from pimloom.rtl.tidy.source import name_at
+from verilog_tidy.expression import Index, Ref
+from verilog_tidy.module import Assign, Instance, Memory, Module, Process, named, readers, sets, targets
+from verilog_tidy.registers import anonymous, rename
+from verilog_tidy.source import name_at
 
 # Reserved in SystemVerilog, all of Verilog among them: IEEE 1800-2017, annex B.
 RESERVED = """

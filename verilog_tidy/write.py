@@ -4,8 +4,8 @@ import re
 import textwrap
 from collections.abc import Iterator
 
-from pimloom.rtl.tidy.expression import Ref, leaves, show
-from pimloom.rtl.tidy.module import (
+from verilog_tidy.expression import Ref, leaves, show
+from verilog_tidy.module import (
     WIDTH,
     Assign,
     Case,
@@ -21,7 +21,7 @@ from pimloom.rtl.tidy.module import (
     named,
     reads,
 )
-from pimloom.rtl.tidy.names import drivers
+from verilog_tidy.names import drivers
 
 INDEX = ("i", "n", "k", "word_index")  # of a loop over a memory's words: the first that is no wire
 START = "at_start"  # read by processes without a clock, so that they run once where nothing changes

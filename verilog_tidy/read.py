@@ -2,9 +2,9 @@
 
 import re
 
-from pimloom.rtl.tidy.constants import BITS
-from pimloom.rtl.tidy.expression import RANK, Bin, Cat, Cond, Const, Expr, Index, Ref, Slice, Un
-from pimloom.rtl.tidy.module import Assign, Case, If, Instance, Memory, Module, Process, Set, Statement, Wire
+from verilog_tidy.constants import BITS
+from verilog_tidy.expression import RANK, Bin, Cat, Cond, Const, Expr, Index, Ref, Slice, Un
+from verilog_tidy.module import Assign, Case, If, Instance, Memory, Module, Process, Set, Statement, Wire
 
 TOKEN = re.compile(
     r"\s*(?:\(\*.*?\*\))?\s*"

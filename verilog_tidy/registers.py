@@ -3,8 +3,8 @@
 import re
 from collections import Counter
 
-from pimloom.rtl.tidy.expression import Cat, Const, Expr, Index, Ref, Slice, leaves, parts_of, rebuilt
-from pimloom.rtl.tidy.module import (
+from verilog_tidy.expression import Cat, Const, Expr, Index, Ref, Slice, leaves, parts_of, rebuilt
+from verilog_tidy.module import (
     Assign,
     Case,
     If,
