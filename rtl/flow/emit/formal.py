@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from amaranth.lib.wiring import Component, Flow
 
-from pimloom.rtl.verilog import ports_of
+from pimloom.rtl.ports import ports_of
 
 # A check with the message of simulators, which solvers have no use for. HOST: of what drives the block, so assumed.
 CHECK = """`ifndef PIMLOOM_BLOCK
