@@ -126,7 +126,7 @@ def test_the_folder_holds_what_an_engineer_asks_for(tmp_path: Path, monkeypatch,
     assert not any("pimloom." in line for line in (out / "test_timer.py").read_text().splitlines() if "import" in line)
 
 
-@pytest.mark.parametrize("simulator", ["icarus", slow("verilator")])
+@pytest.mark.parametrize("simulator", ["icarus", "verilator"])
 def test_the_bench_of_the_folder_runs_by_itself_and_finds_what_is_wrong(tmp_path: Path, simulator: Simulator) -> None:
     """A wrong gate, and then a wrong expectation, in a process without pytest's environment."""
     out = tmp_path / "timer"
@@ -335,14 +335,29 @@ def simulators() -> list[Simulator]:
 @pytest.mark.parametrize(
     "block", ["systolic", "npu_tiles", "npu_gemm", "npu_vector", "interleave", "ocs_switch", "pim_channel"]
 )
-def test_benches_of_all_kinds_run_by_themselves(tmp_path: Path, block: str) -> None:
+def test_benches_of_all_kinds_run_by_themselves_and_find_an_inverted_output(tmp_path: Path, block: str) -> None:
     out = tmp_path / block
     part = "ocstrx" if block == "ocs_switch" else PART
     assert call("rtl", "emit", block, "--part", part, "-o", f"{out}/", "--quiet") == (0, "", "")
     assert len((out / "vectors.txt").read_text().splitlines()) > 100
-    for simulator in simulators():
-        done = make(out, simulator, tmp_path)
-        assert done.returncode == 0 and "PASS=1" in done.stdout, done.stdout[-2000:] + done.stderr[-2000:]
+    right = (out / f"{block}.v").read_text()
+    for verilog, passes in ((right, True), (inverted(right, block), False)):
+        (out / f"{block}.v").write_text(verilog)
+        for simulator in simulators():
+            done = make(out, simulator, tmp_path)
+            assert (done.returncode == 0) == passes, done.stdout[-2000:] + done.stderr[-2000:]
+            assert "PASS=1" in done.stdout if passes else "expected" in done.stdout
+
+
+def inverted(verilog: str, top: str) -> str:
+    """The text with the first output of the top that a line assigns inverted, or else its first register."""
+    at = verilog.index(f"module {top} (")
+    outputs = "|".join(re.findall(r"^  output wire (?:\[\d+:0\] )?(\w+)", verilog[at:], re.MULTILINE))
+    for found in (rf"^(  assign (?:{outputs}) = )([^;]*);", r"^( +(?:always @\(posedge clk\) )?\w+ <= )(\w+);"):
+        wrong, times = re.subn(found, r"\1~(\2);", verilog[at:], count=1, flags=re.MULTILINE)
+        if times:
+            return verilog[:at] + wrong
+    raise AssertionError("no output, and no register")
 
 
 @pytest.mark.slow
