@@ -10,7 +10,7 @@ from amaranth.lib import data
 
 from pimloom.arch.command import Level
 from pimloom.arch.table import Rules, Table
-from verilog_tidy.constants import BITS
+from verilog_tidy import BITS
 
 FEW = 4  # opcodes that the name of a wire has
 COORDINATES = ("pch", "rank", "bg", "bank")  # one for each level below the channel

@@ -8,7 +8,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from pimloom.arch.command import Level, Row
 from pimloom.arch.table import Rules
 from pimloom.rtl.command import Decoded, Fixed, any_of, node_names
-from verilog_tidy.constants import BITS
+from verilog_tidy import BITS
 
 Asker = Decoded | Fixed
 

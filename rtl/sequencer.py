@@ -18,7 +18,7 @@ from pimloom.rtl.binding import bound_at, can_bind, groups, on_one_bus
 from pimloom.rtl.command import Decoded, Fixed, any_of, command_layout, node_names
 from pimloom.rtl.rows import Asker, Rows, State
 from pimloom.rtl.timer import Timer
-from verilog_tidy.constants import BITS
+from verilog_tidy import BITS
 
 
 class Bus(wiring.Signature):

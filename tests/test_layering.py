@@ -2,6 +2,7 @@
 
 import ast
 import re
+import sys
 from collections.abc import Iterator, Set
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +18,7 @@ MAY_IMPORT: dict[str, set[str]] = {  # a room within a room is named apart: neit
     "mappers": {"arch", "workload"},
     "cycle_sim": {"arch", "workload"},
     "energy": {"arch", "workload"},
-    "verilog_tidy": {"arch"},  # a package of its own
+    "verilog_tidy": set(),  # a package of its own
     "rtl": {"arch", "verilog_tidy"},
     "rtl/flow": {"arch", "cycle_sim", "rtl", "verilog_tidy"},
     "systems": BELOW,  # what its rooms share
@@ -187,6 +188,15 @@ def test_only_its_own_command_enters_the_rtl():
         assert not complaints("pimloom/rtl_commands.py", source)
         (said,) = complaints("pimloom/cli.py", source)
         assert said.endswith(f"; pimloom may import only {show(MAY_IMPORT['pimloom'])}")
+
+
+def test_verilog_tidy_needs_nothing_but_python():
+    found = {
+        module.partition(".")[0]
+        for path in (ROOT / "verilog_tidy").rglob("*.py")
+        for module, _ in imports(path.read_text())
+    }
+    assert "re" in found and found <= {"verilog_tidy", *sys.stdlib_module_names}
 
 
 def test_names_of_files_say_what_is_inside():

@@ -82,6 +82,6 @@ def test_files_stay_short_enough_to_read():
 @pytest.mark.parametrize("path", [p for p in PYTHON if ">>> " in p.read_text()], ids=name)
 def test_examples_in_docstrings_are_true(path):
     module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-    module = module if module.startswith("pimloom") else f"pimloom.{module}"
+    module = module if module.startswith(("pimloom", "verilog_tidy")) else f"pimloom.{module}"
     failed, attempted = doctest.testmod(importlib.import_module(module))
     assert attempted and not failed

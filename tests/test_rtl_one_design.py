@@ -11,8 +11,8 @@ import pytest
 
 from pimloom.arch.error import UserError
 from pimloom.rtl.flow.emit.beside import waivers
+from pimloom.rtl.flow.emit.design import top_name
 from tests.command import call
-from verilog_tidy.names import top_name
 
 BLOCKS = {  # top -> words of the command
     "near": "sequencer --part gddr6_aim --name near",

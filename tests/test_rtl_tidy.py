@@ -28,11 +28,13 @@ from pimloom.rtl.npu_pim.banks.dot_unit import DualRowBank
 from pimloom.rtl.verilog import to_raw_verilog, to_verilog
 from tests.simulators import needs
 from tests.slow import slow
+from verilog_tidy import Unreadable, tidy
 from verilog_tidy.expression import show
 from verilog_tidy.module import Module as Netlist
 from verilog_tidy.module import Process, Set
-from verilog_tidy.names import name_all, unnamed
+from verilog_tidy.names import name_all
 from verilog_tidy.read import parse, read
+from verilog_tidy.registers import anonymous
 
 PART, NEUPIMS = load_part("gddr6_pim_gpt").value, load_part("hbm2_neupims").value
 assert PART.pim_unit is not None
@@ -78,9 +80,9 @@ def texts(name: str) -> tuple[str, str]:
 
 @pytest.mark.parametrize("name", QUICK)
 def test_no_name_is_made_up_and_the_text_is_half_as_long(name: str) -> None:
-    tidy, raw = texts(name)
-    assert not MADE_UP.search(tidy)
-    assert 2 * tidy.count("\n") < raw.count("\n")
+    text, raw = texts(name)
+    assert not MADE_UP.search(text)
+    assert 2 * text.count("\n") < raw.count("\n")
 
 
 @pytest.mark.slow
@@ -106,10 +108,10 @@ def test_the_text_of_a_sequencer_is_proved_and_one_whose_fourth_counter_is_off_i
 
 
 def test_widths_stay_and_a_wrong_one_is_found(tmp_path: Path) -> None:
-    tidy = to_verilog(Widths(), "top")
-    assert equal(Widths(), tidy, tmp_path)
-    wrong = tidy.replace(" + ", " - ", 1)
-    assert wrong != tidy and not equal(Widths(), wrong, tmp_path)
+    text = to_verilog(Widths(), "top")
+    assert equal(Widths(), text, tmp_path)
+    wrong = text.replace(" + ", " - ", 1)
+    assert wrong != text and not equal(Widths(), wrong, tmp_path)
 
 
 @pytest.mark.parametrize("name", [*QUICK, slow("asic_rsqrt")])
@@ -179,6 +181,78 @@ def test_expressions_are_read_and_written(text: str, again: str) -> None:
     assert show(parse(text)) == again
 
 
+# As Yosys writes a counter: its next value a wire, the register a process beside it; and a module around it.
+COUNTER = """module \\top.count (clk, rst, en, n);
+  input clk;
+  wire clk;
+  input en;
+  wire en;
+  output [3:0] n;
+  reg [3:0] n = 4'h0;
+  input rst;
+  wire rst;
+  reg [3:0] \\n$next ;
+  wire [3:0] _0_;
+  assign _0_ = n + 4'h1;
+  always @* begin
+    \\n$next  = n;
+    if (en) begin
+      \\n$next  = _0_;
+    end
+  end
+  always @(posedge clk)
+    n <= \\n$next ;
+endmodule
+module top (en, rst, n, clk);
+  input clk;
+  wire clk;
+  input en;
+  wire en;
+  output [3:0] n;
+  wire [3:0] n;
+  input rst;
+  wire rst;
+  \\top.count  count_0 (
+    .clk(clk),
+    .en(en),
+    .n(n),
+    .rst(rst)
+  );
+endmodule
+"""
+
+
+def test_a_counter_is_one_register_under_the_names_of_the_caller() -> None:
+    """Without pimloom: a text that Yosys writes, and what an engineer writes of it."""
+    found = tidy(COUNTER, "top", prefix="my_", ports=["n", "en"], notes={"count": "counts (from 0)"})
+    inner, outer = found.split("\n\n")
+    assert inner.startswith("module my_count (") and outer.startswith("module top (")
+    assert "next" not in found and "_0_" not in found and "n + 4'h1" in inner and inner.count("always") == 1
+    assert re.findall(r"(\w+),?\n", outer.partition(");")[0]) == ["clk", "rst", "n", "en"]
+    assert "// counts (from 0)" in outer and "my_count count_0 (" in outer
+
+
+def test_what_tidy_refuses() -> None:
+    with pytest.raises(ValueError, match="no module other"):
+        tidy(COUNTER, "other")
+    for construct in ("assign _0_ = n[en +: 2];", "wait (en);"):
+        with pytest.raises(Unreadable):
+            tidy(COUNTER.replace("assign _0_ = n + 4'h1;", construct), "top")
+
+
+def test_names_of_values_are_those_of_the_caller() -> None:
+    text = COUNTER.replace("if (en)", "if (n == 4'h2)")
+    asked = []
+
+    def values(name: str, bits: int) -> dict[int, str] | None:
+        asked.append((name, bits))
+        return {0: "N_IDLE", 2: "N_RUN"} if name == "n" else None
+
+    found = tidy(text, "top", values=values)
+    assert {("n", 4), ("n$next", 4), ("en", 1)} <= set(asked)
+    assert "localparam [3:0] N_RUN = 4'd2;" in found and "n == N_RUN" in found
+
+
 Counts = tuple[int, int, int]
 ALL_BANKS = (NEUPIMS.organization.bank_groups, NEUPIMS.organization.banks_per_group)
 NAMES = [  # of the Verilog of a block with so many banks: names that the source does not have, and lines, at most
@@ -196,14 +270,14 @@ def made_up(block: str, part: Part) -> Counts:
     registers, numbered = list[str](), list[str]()
 
     def spy(m: Netlist) -> dict[str, str]:
-        without = {name: m.wires[name].kind for name in unnamed(m)}
+        without = {name: wire.kind for name, wire in m.wires.items() if anonymous(name)}
         names = name_all(m)
         words = Counter(re.sub(r"_\d+$", "", names[name]) for name in without)
         registers.extend(names[name] for name, kind in without.items() if kind == "reg")
         numbered.extend(names[name] for name in without if words[re.sub(r"_\d+$", "", names[name])] > 1)
         return names
 
-    with patch("pimloom.rtl.verilog.name_all", spy):
+    with patch("verilog_tidy.design.name_all", spy):
         text = to_verilog(BLOCKS[block].build(part), block)
     assert not MADE_UP.search(text)
     return len(registers), len(numbered), text.count("\n")

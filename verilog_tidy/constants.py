@@ -2,12 +2,10 @@
 
 import re
 
-from pimloom.arch.table import Table
 from verilog_tidy.expression import Bin, Cond, Const, Expr, Index, Ref, Slice, Un, parts_of, rebuilt
 from verilog_tidy.module import Assign, Case, Item, Module, Set, Statement, inside, rewrite
 
 BITS = "bits"  # attribute of a signal: names of its bits, the lowest first, with spaces between them
-OPCODE = re.compile(r"(?:^\\?|[._])(?:cmd|opcode)$")  # names of what holds one
 NUMBER = re.compile(r"\d+'([hbd])([\da-f]+)")
 BASE = {"h": 16, "b": 2, "d": 10}
 
@@ -21,14 +19,6 @@ def name_constants(m: Module) -> None:
         names.assigned(item)
         rewrite(item, names.named, names.named)
     m.constants = {name: (width, value) for _, value, width, name in sorted(names.used)}
-
-
-def name_opcodes(m: Module, table: Table | None) -> None:
-    """Wires and fields that hold an opcode of the table have its names."""
-    values = {opcode: f"CMD_{name}" for opcode, name in enumerate(table.names)} if table else {}
-    for name, wire in m.wires.items():
-        if OPCODE.search(name) and (1 << wire.width) >= len(values):
-            wire.values = values
 
 
 class _Names:

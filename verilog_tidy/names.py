@@ -4,7 +4,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from pimloom.arch.error import UserError
 from verilog_tidy.expression import Index, Ref
 from verilog_tidy.module import Assign, Instance, Memory, Module, Process, named, readers, sets, targets
 from verilog_tidy.registers import anonymous, rename
@@ -31,39 +30,21 @@ trior trireg type typedef union unique unique0 unsigned until until_with untyped
 wait wait_order wand weak weak0 weak1 while wildcard wire with within wor xnor xor
 """
 WORDS = frozenset(RESERVED.split())
-NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
 
 
 def plain(name: str) -> str:
-    """A name as Verilog takes it: letters, digits and underscores, no word of the language."""
+    """A name as Verilog accepts it: letters, digits and underscores, the first no digit, no reserved word.
+
+    >>> plain("\\\\bus.valid"), plain("wire"), plain("2nd")
+    ('bus__valid', 'wire_', '_2nd')
+    """
     word = re.sub(r"\W", "_", name.removeprefix("\\").replace(".", "__").replace("$", "_"))
     word = f"_{word}" if word[:1].isdigit() else word
     return f"{word}_" if word in WORDS else word
 
 
-def top_name(block: str, name: str | None = None, prefix: str | None = None) -> str:
-    """Name of the top module of a block: `prefix`, then `name`, or the block's own.
-
-    Names of the modules below are this one and two underscores, then more; so tops of different names never clash.
-    Raises UserError for a name that Verilog does not take, or with two underscores in a row or one at its end.
-    """
-    top = (prefix or "") + (name or block)
-    option, given = ("--name", name) if name else ("--prefix", prefix)
-    if not NAME.fullmatch(top):
-        what = "letters, digits and single underscores between them, the first a letter"
-        raise UserError(f"{option} {given}: module {top!r} is no name for a top; take {what}")
-    if top in WORDS:
-        raise UserError(f"{option} {given}: {top} is a word of SystemVerilog; take another name")
-    return top
-
-
-def unnamed(m: Module) -> list[str]:
-    """Names in the module that nobody gave."""
-    return [name for name in m.wires if anonymous(name)]
-
-
 def name_all(m: Module) -> dict[str, str]:
-    """Give every wire and instance of a module a name; what they were -> what they are."""
+    """Give every wire and instance of a module a name that Verilog accepts; each new name of a wire by its old one."""
     whole = {item.to.name: item for item in m.items if isinstance(item, Assign) and isinstance(item.to, Ref)}
     driven = drivers(m)
     outs = {

@@ -21,11 +21,11 @@ PORT = re.compile(r"    \.(\\\S+ |\w+)\((.*?)\),?$")
 
 
 class Unreadable(ValueError):
-    """Text that is no expression of the kind that is read here."""
+    """A construct that Yosys does not write after the passes that `tidy` names; its text is the message."""
 
 
 def parse(text: str) -> Expr:
-    """Raises Unreadable."""
+    """The expression that a text of Verilog is. Raises Unreadable where it is none that Yosys writes."""
     tokens, at = list[str](), 0
     text = text.strip() + " "
     while text[at:].strip():
@@ -115,7 +115,10 @@ class _Expression:
 
 
 def read(text: str) -> Module:
-    """Raises Unreadable."""
+    """One module, from `module` to `endmodule`, with its declarations and items in the order of the text.
+
+    Raises Unreadable at the first construct that is not known.
+    """
     start, _, rest = text.partition(");\n")
     lines = [" ".join(start.split()) + ");", *rest.rstrip().splitlines()]
     head = HEAD.match(lines[0])

@@ -11,7 +11,12 @@ NUMBERED = re.compile(r"\\port\$\d+\$\d+")  # a port that Amaranth numbers over 
 
 
 def share(rtlil: str) -> str:
-    """The netlist with each set of equal modules made one, from the leaves up."""
+    """The netlist with each set of equal modules made one, from the leaves up.
+
+    rtlil: a netlist in Yosys' RTLIL, as Amaranth writes it. Modules are equal where their texts are, but for their
+    names and for numbers in the names of ports. All cells of a set then use the first of its modules. Nothing is
+    checked: a text that is no RTLIL comes back as it is.
+    """
     rtlil = _renumber(rtlil)
     while True:
         first: dict[str, str] = {}

@@ -113,9 +113,8 @@ def emitted(
     folder = out.endswith("/") or Path(out).is_dir()
     check_folder(out, "--out") if folder else check_outputs({"--out": out})
     with needs_extra(), _bar(f"emitting {block}", quiet) as progress:
-        from pimloom.rtl.flow.emit.design import design
+        from pimloom.rtl.flow.emit.design import design, top_name
         from pimloom.rtl.flow.emit.listing import files_named, listed, slow_note, written
-        from verilog_tidy.names import top_name
 
         steps = 3 if folder else 1  # the Verilog; files with a recorded run; the folder
         progress(0, steps)

@@ -15,8 +15,7 @@ from pimloom.rtl.flow.lookup import build
 from pimloom.rtl.flow.stimulus import shrink
 from pimloom.rtl.flow.yowasp import YOSYS, ToolError, Tools
 from pimloom.rtl.verilog import to_verilog
-from verilog_tidy.names import plain
-from verilog_tidy.share import share
+from verilog_tidy import plain, share
 
 ONE = """\
 {read}

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from amaranth.lib.wiring import Component
 
-from pimloom.rtl.verilog import MODULE, to_raw_verilog
+from pimloom.rtl.verilog import to_raw_verilog
+from verilog_tidy.design import MODULE
 
 TOP = "block"
 NAME = r"(\\\S+|\w+)"

@@ -1,11 +1,13 @@
 """A block as it is emitted: its component, the name of its top module, its Verilog, and in words what it is."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from amaranth.lib.wiring import Component, Flow
 
+from pimloom.arch.error import UserError
 from pimloom.arch.optics import Optics
 from pimloom.arch.part import Part
 from pimloom.arch.version import __version__
@@ -15,9 +17,10 @@ from pimloom.rtl.flow.lookup import build, load_device, part_of
 from pimloom.rtl.header import header
 from pimloom.rtl.ports import CLOCK, ports_of
 from pimloom.rtl.verilog import to_verilog
-from verilog_tidy.names import top_name
+from verilog_tidy import plain
 
 CLOCKED = "\n  input wire clk"
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
 
 
 class Design(NamedTuple):
@@ -90,3 +93,19 @@ def described(block: str, part_name: str, sizes: Mapping[str, int | str]) -> str
 def _timer_notes(component: Component, device: Part | Optics) -> dict[str, str]:
     """Comments above the timers of a component that has a part's table."""
     return rule_notes(device, component.table) if isinstance(device, Part) and hasattr(component, "table") else {}
+
+
+def top_name(block: str, name: str | None = None, prefix: str | None = None) -> str:
+    """Name of the top module of a block: `prefix`, then `name`, or the block's own.
+
+    Names of the modules below are this one and two underscores, then more; so tops of different names never clash.
+    Raises UserError for a name that Verilog does not take, or with two underscores in a row or one at its end.
+    """
+    top = (prefix or "") + (name or block)
+    option, given = ("--name", name) if name else ("--prefix", prefix)
+    if not NAME.fullmatch(top):
+        what = "letters, digits and single underscores between them, the first a letter"
+        raise UserError(f"{option} {given}: module {top!r} is no name for a top; take {what}")
+    if plain(top) != top:
+        raise UserError(f"{option} {given}: {top} is a word of SystemVerilog; take another name")
+    return top
