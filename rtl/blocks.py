@@ -25,7 +25,7 @@ from pimloom.rtl.npu.shape import ArrayShape, array_shape
 from pimloom.rtl.npu.systolic import Systolic
 from pimloom.rtl.npu.tiles import TileSequencer
 from pimloom.rtl.npu.vector import VectorUnit
-from pimloom.rtl.npu_pim.block import channel_of
+from pimloom.rtl.npu_pim.channel import channel_of
 from pimloom.rtl.ocs_switch import OcsSwitch
 from pimloom.rtl.pim_channel import PimChannel
 from pimloom.rtl.pim_unit import PimUnit

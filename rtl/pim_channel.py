@@ -12,17 +12,47 @@ from amaranth.lib.wiring import In, Out
 from pimloom.arch.command import SENDS, Level, Role
 from pimloom.arch.error import UserError
 from pimloom.arch.part import Part
-from pimloom.arch.table import compile_table
+from pimloom.arch.table import Table, compile_table
 from pimloom.arch.units import BITS_PER_BYTE
 from pimloom.rtl.bank import Bank, GlobalBuffer
-from pimloom.rtl.command import Decoded, any_of
+from pimloom.rtl.command import Decoded, any_of, command_layout
 from pimloom.rtl.pim_unit import PimUnit
-from pimloom.rtl.repeat import Repeat, row_layout
 from pimloom.rtl.sequencer import Bus, Sequencer
 
 ALL_BANKS = (Role.LOAD, Role.MULTIPLY, Role.RESULTS, Role.BIAS, Role.SCATTER)
 ONE_BANK = (Role.READ, Role.WRITE)
 NEITHER = (Role.COPY, Role.GEMV)  # no path for their data
+
+
+def row_layout(table: Table, most: int) -> data.StructLayout:
+    """A command and its `count`, 1 to `most`."""
+    return data.StructLayout({"command": command_layout(table), "count": range(most + 1)})
+
+
+class Repeat(wiring.Component):
+    """Commands of each row, one a clock, the first in the clock of the row itself; the row leaves with its last."""
+
+    def __init__(self, table: Table, most: int) -> None:
+        row, command = row_layout(table, most), command_layout(table)
+        super().__init__({"i": In(stream.Signature(row)), "o": Out(stream.Signature(command))})
+        self.done = Signal(range(most + 1))  # commands of the row that have left
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        row, out = self.i.payload, self.o.payload
+        done, last = self.done, Signal()
+        m.d.comb += [
+            last.eq(done + 1 == row.count),
+            out.eq(row.command),
+            out.col.eq(row.command.col + done),
+            self.o.valid.eq(self.i.valid),
+            self.i.ready.eq(self.o.ready & last),
+        ]
+        with m.If(self.o.valid & self.o.ready):
+            m.d.sync += done.eq(done + 1)
+            with m.If(last):
+                m.d.sync += done.eq(0)
+        return m
 
 
 class Values(wiring.Signature):

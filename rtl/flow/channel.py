@@ -18,10 +18,9 @@ from pimloom.mappers.layout import Packed
 from pimloom.rtl.command import command_layout
 from pimloom.rtl.flow.simulator.environment import Simulator
 from pimloom.rtl.flow.simulator.run import simulate
-from pimloom.rtl.flow.wires import pack
-from pimloom.rtl.pim_channel import PimChannel
+from pimloom.rtl.pim_channel import PimChannel, row_layout
 from pimloom.rtl.pim_unit import PimUnit
-from pimloom.rtl.repeat import row_layout
+from pimloom.rtl.ports import pack
 from pimloom.rtl.verilog import to_verilog
 from pimloom.systems.devices.functional import Memory
 

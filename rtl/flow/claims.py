@@ -21,10 +21,8 @@ from pimloom.rtl.blocks import BLOCKS
 from pimloom.rtl.command import command_layout
 from pimloom.rtl.flow.exhaustive import function_of
 from pimloom.rtl.flow.lookup import build
-from pimloom.rtl.flow.subject import Subject
 from pimloom.rtl.formal import axi, channel, interleave, npu_channel, numbers, streams, timers, vector_unit
-from pimloom.rtl.formal.claim import Claim, ClaimQuestion, Setup
-from pimloom.rtl.formal.question import Task
+from pimloom.rtl.formal.question import Claim, ClaimQuestion, Setup, Subject, Task
 from pimloom.rtl.npu_pim.controller import Controller
 from pimloom.rtl.pim_channel import PimChannel
 

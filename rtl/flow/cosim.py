@@ -11,7 +11,7 @@ from pimloom.arch.table import Rules, Table
 from pimloom.rtl.command import command_layout
 from pimloom.rtl.flow.simulator.environment import Simulator
 from pimloom.rtl.flow.simulator.run import simulate
-from pimloom.rtl.flow.wires import pack
+from pimloom.rtl.ports import pack
 from pimloom.rtl.sequencer import Sequencer
 from pimloom.rtl.verilog import to_verilog
 

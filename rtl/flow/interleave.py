@@ -11,8 +11,8 @@ from pimloom.mappers.interleave import Turn, turns
 from pimloom.rtl.flow.scenes.scene import Scene, mismatches, play, row_scene
 from pimloom.rtl.flow.simulator.environment import Simulator
 from pimloom.rtl.flow.verified import Progress, Verified, wave_file
-from pimloom.rtl.flow.wires import pack
 from pimloom.rtl.interleave import Interleave, Stage, npu_layout, pim_layout
+from pimloom.rtl.ports import pack
 from pimloom.rtl.verilog import to_verilog
 
 TOP = "interleave"

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pimloom.arch.error import UserError
-from pimloom.rtl.flow.tools import EXTRA
+from pimloom.rtl.flow.yowasp import EXTRA
 
 if TYPE_CHECKING:
     from amaranth.lib.wiring import Component

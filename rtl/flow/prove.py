@@ -29,13 +29,11 @@ from pimloom.arch.table import Table
 from pimloom.rtl.flow.equal import few_banks, of_block, without_reset
 from pimloom.rtl.flow.exhaustive import Exhaustive
 from pimloom.rtl.flow.lookup import find_blocks, load_device, part_of
-from pimloom.rtl.flow.subject import Subject
 from pimloom.rtl.flow.subjects import BITS, STREAMS, SUBJECTS, table_key
-from pimloom.rtl.flow.tools import tool
-from pimloom.rtl.flow.yowasp import YOSYS, ToolError, Tools, tool_version, tools
+from pimloom.rtl.flow.yowasp import YOSYS, ToolError, Tools, tool, tool_version, tools
 from pimloom.rtl.formal.proof import SequencerQuestion
 from pimloom.rtl.formal.properties import Twin
-from pimloom.rtl.formal.question import Task
+from pimloom.rtl.formal.question import Subject, Task
 
 TEXT = "text"  # the property of `flow/equal.py`
 WITH_TEXT = ("sequencer", "sequencer_axi", "ocs_switch", "interleave", "npu_tiles")  # without multipliers

@@ -12,11 +12,10 @@ from pimloom.arch.table import Table, compile_table
 from pimloom.rtl.flow.claims import CLAIMED
 from pimloom.rtl.flow.lookup import build
 from pimloom.rtl.flow.npu.proofs import NPU
-from pimloom.rtl.flow.subject import Subject
 from pimloom.rtl.formal.ocs import SWITCH_PROPERTIES, SwitchQuestion, SwitchTwin, any_switch
 from pimloom.rtl.formal.proof import STEP, SequencerQuestion
 from pimloom.rtl.formal.properties import PROPERTIES, Twin
-from pimloom.rtl.formal.question import Task
+from pimloom.rtl.formal.question import Subject, Task
 
 BANKS, ROWS, COLUMNS, STREAMS = 2, 4, 2, 2  # of the geometry that is asked about
 BITS: dict[Task, int] = {"prove": 10, "lemma": 10, "search": 10, "see": 4, "break": 4}  # of a free wait

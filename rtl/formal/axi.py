@@ -15,7 +15,7 @@ from pimloom.rtl.command import COORDINATES, any_of
 from pimloom.rtl.controller.moments import MOMENTS, without_moments
 from pimloom.rtl.controller.registers import BYTE, OKAY, PLACES, READ_ONLY, SLVERR, AxiRegisters, Register
 from pimloom.rtl.formal.checker import wire
-from pimloom.rtl.formal.claim import Claim
+from pimloom.rtl.formal.question import Claim
 
 DEPTH = 3  # of the queue that is asked about
 WORDS = (Register.PLACE, Register.ROW, Register.COLUMN, Register.COUNT)  # of a command

@@ -16,7 +16,7 @@ from amaranth.hdl import Assume, Cat, Const, Module, Signal, Value
 from pimloom.arch.command import SENDS, Role
 from pimloom.rtl.bank import Bank
 from pimloom.rtl.formal.checker import any_of, wire
-from pimloom.rtl.formal.claim import Claim
+from pimloom.rtl.formal.question import Claim
 from pimloom.rtl.formal.streams import freed
 from pimloom.rtl.pim_channel import PimChannel
 from pimloom.rtl.pim_unit import PimUnit

@@ -12,7 +12,7 @@ from amaranth.asserts import AnyConst, AnySeq
 from amaranth.hdl import Assume, Const, Module, Mux, Signal, Value
 
 from pimloom.rtl.formal.checker import any_of, wire
-from pimloom.rtl.formal.claim import Claim
+from pimloom.rtl.formal.question import Claim
 from pimloom.rtl.interleave import MOST_LAYERS, Interleave, Stage, edges
 
 QKV, ATTENTION, THROUGH = range(3)  # what comes next for a sub-batch

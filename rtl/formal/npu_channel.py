@@ -18,8 +18,8 @@ from pimloom.arch.pim_channel import PimChannel
 from pimloom.arch.table import RuleRow, rule_rows
 from pimloom.arch.units import Time
 from pimloom.rtl.formal.checker import any_of, wire
-from pimloom.rtl.formal.claim import Claim
-from pimloom.rtl.npu_pim.block import controller, mode_of
+from pimloom.rtl.formal.question import Claim
+from pimloom.rtl.npu_pim.channel import controller, mode_of
 from pimloom.rtl.npu_pim.clockwork import OpenRows
 from pimloom.rtl.npu_pim.controller import Controller
 from pimloom.rtl.npu_pim.queues.bank_queue import BankQueue

@@ -16,7 +16,7 @@ from amaranth.lib.wiring import Component
 from pimloom.rtl import bf16, float32
 from pimloom.rtl.float32 import BIAS, FRACTION, INFINITY, NAN, TOP, WIDTH, fields, significand
 from pimloom.rtl.formal.checker import wire
-from pimloom.rtl.formal.claim import Claim
+from pimloom.rtl.formal.question import Claim
 
 ROOM = 27  # bits below the larger significand; farther away, the smaller number does not matter
 

@@ -1,8 +1,8 @@
 # amaranth: UnusedElaboratable=no
-"""What all questions to a solver have: their task, a clock without reset, and how claims become asserts and covers."""
+"""Questions to a solver: their task, how claims become asserts and covers, and the blocks that they are about."""
 
-from collections.abc import Callable, Iterator
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from amaranth.back import rtlil
 from amaranth.hdl import Assert, Assume, ClockDomain, Cover, Elaboratable, Module, Value
@@ -11,6 +11,7 @@ from pimloom.rtl.formal.checker import any_of, wire
 
 Task: TypeAlias = Literal["prove", "lemma", "search", "see", "break"]
 Bits = Callable[[Any], Iterator[Value]]  # of a scene
+Setup = Callable[[Module, Any, int], Any]  # of a module, a twin or None, bits of a free constant: the scene
 
 
 class Question(Elaboratable):
@@ -42,3 +43,46 @@ class Question(Elaboratable):
             m.d.comb += [Assert(wire(m, bit, "holds")) for bit in holds(scene)]
             if self.task == "prove" and lemma:
                 m.d.comb += [Assume(wire(m, bit, "lemma")) for bit in lemma(scene)]
+
+
+class Claim(NamedTuple):
+    """holds: bits that are always high; seen: bits that are high in some trace, so that what holds says something;
+    twins: what `Setup` makes broken blocks of. lemma: bits that are always high too, proved first, then assumed;
+    depth: clocks of the induction, more than one where registers are but what came in some clocks ago."""
+
+    holds: Bits
+    seen: Bits
+    twins: tuple[Any, ...]
+    lemma: Bits | None = None
+    depth: int = 1
+
+
+class ClaimQuestion(Question):
+    """One claim about the block that `setup` puts between free inputs, for the tasks of `pimloom.rtl.formal.proof`.
+    Reset is at the start."""
+
+    def __init__(self, setup: Setup, claim: Claim, task: Task, bits: int, twin: Any = None) -> None:
+        super().__init__(task)
+        self.setup, self.claim, self.bits, self.twin = setup, claim, bits, twin
+
+    def elaborate(self, platform: object) -> Module:
+        m = self.begun()
+        scene, claim = self.setup(m, self.twin, self.bits), self.claim
+        self.put(m, scene, claim.holds, claim.seen, claim.lemma)
+        return m
+
+
+class Subject(NamedTuple):
+    """A block and what is said of it. step: the property that the others assume; question(name, own, task, twin): in
+    Yosys' language; key: beside the sources, all that decides the questions of a property.
+
+    timings: what is free in the questions, where there are none of the part's own to ask about as well.
+    """
+
+    block: str
+    part: str
+    properties: Mapping[str, Any]
+    step: str | None
+    question: Callable[[str, bool, Task, Any], str]
+    key: Callable[[str, bool, Task, Any], list[str]]
+    timings: str | None = None

@@ -16,7 +16,7 @@ from amaranth.lib.wiring import Component, Flow
 
 from pimloom.rtl import bf16, float32
 from pimloom.rtl.formal.checker import wire
-from pimloom.rtl.formal.claim import Claim
+from pimloom.rtl.formal.question import Claim
 
 DEAF, GREEDY = "deaf", "greedy"  # twins: takes every offer of its own as taken; takes an element and forgets it
 

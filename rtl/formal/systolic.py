@@ -15,7 +15,7 @@ from amaranth.lib.wiring import Component
 
 from pimloom.rtl import bf16, float32
 from pimloom.rtl.formal.checker import any_of, wire
-from pimloom.rtl.formal.claim import Claim
+from pimloom.rtl.formal.question import Claim
 from pimloom.rtl.npu import element, systolic
 from pimloom.rtl.npu.element import OutputElement, WeightElement
 from pimloom.rtl.npu.shape import ArrayShape, Dataflow

@@ -8,7 +8,7 @@ from amaranth.asserts import AnyConst, AnySeq
 from amaranth.hdl import Array, Assume, Module, Mux, Signal, Value
 
 from pimloom.rtl.formal.checker import wire
-from pimloom.rtl.formal.claim import Claim
+from pimloom.rtl.formal.question import Claim
 from pimloom.rtl.pim_unit import PimUnit
 from pimloom.rtl.timer import Timer
 

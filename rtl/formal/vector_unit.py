@@ -13,7 +13,7 @@ from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib.wiring import Component
 
 from pimloom.rtl.formal.checker import any_of, wire
-from pimloom.rtl.formal.claim import Claim
+from pimloom.rtl.formal.question import Claim
 from pimloom.rtl.formal.streams import DEAF, Flows, offers, offers_seen
 from pimloom.rtl.npu.vector import Op, VectorUnit
 

@@ -17,7 +17,7 @@ from pimloom.rtl.controller.registers import BYTE, OKAY, PLACES, READ_ONLY, SLVE
 from pimloom.rtl.flow.axi.host import Script, Write
 from pimloom.rtl.flow.axi.told import OpenRows
 from pimloom.rtl.flow.cosim import Case
-from pimloom.rtl.flow.wires import pack
+from pimloom.rtl.ports import pack
 
 MAP_BYTES = 4 * len(Register)
 REFUSED = 1 << Interrupt.REFUSED

@@ -5,11 +5,9 @@ from functools import partial
 from typing import Any
 
 from pimloom.rtl.flow.claims import FREE
-from pimloom.rtl.flow.subject import Subject
 from pimloom.rtl.formal import systolic
-from pimloom.rtl.formal.claim import ClaimQuestion
 from pimloom.rtl.formal.pads import PAD_PROPERTIES, PadQuestion
-from pimloom.rtl.formal.question import Task
+from pimloom.rtl.formal.question import ClaimQuestion, Subject, Task
 from pimloom.rtl.formal.tiles import TILE_PROPERTIES, TileQuestion
 from pimloom.rtl.npu.shape import DATAFLOWS, ArrayShape
 

@@ -14,9 +14,9 @@ from pimloom.rtl.flow.npu_pim.numbers import BF16, Happened, Numbers
 from pimloom.rtl.flow.npu_pim.traffic import ACCESS, Traffic
 from pimloom.rtl.flow.simulator.environment import Simulator
 from pimloom.rtl.flow.simulator.run import simulate
-from pimloom.rtl.flow.wires import pack
 from pimloom.rtl.npu_pim.channel import NpuPimChannel
 from pimloom.rtl.npu_pim.plan import Plan
+from pimloom.rtl.ports import pack
 from pimloom.rtl.verilog import to_verilog
 
 TOP = "npu_pim_channel"

@@ -19,9 +19,9 @@ from pimloom.cycle_sim.npu_pim.rules import device_of
 from pimloom.rtl.flow.npu_pim.traffic import Traffic
 from pimloom.rtl.flow.simulator.environment import Simulator
 from pimloom.rtl.flow.simulator.run import simulate
-from pimloom.rtl.flow.wires import pack
 from pimloom.rtl.npu_pim.controller import Controller
 from pimloom.rtl.npu_pim.plan import plan_of
+from pimloom.rtl.ports import pack
 from pimloom.rtl.verilog import to_verilog
 
 BENCH = "pimloom.rtl.flow.benches.controller"

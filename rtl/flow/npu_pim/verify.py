@@ -12,7 +12,7 @@ from pimloom.rtl.flow.npu_pim.cosim import Ran, gates, mismatches, model, states
 from pimloom.rtl.flow.npu_pim.traffic import Size, Traffic, draw_traffic, small
 from pimloom.rtl.flow.simulator.environment import Simulator
 from pimloom.rtl.flow.verified import Verified, wave_file
-from pimloom.rtl.npu_pim.block import controller, mode_of
+from pimloom.rtl.npu_pim.channel import controller, mode_of
 
 CLOCKS = 3000  # of a case
 WHOLE = Size(ranks=1, rows=4, refi_ck=1000)  # a channel with numbers: few cells

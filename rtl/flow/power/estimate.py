@@ -24,10 +24,9 @@ from pimloom.rtl.flow.power.liberty import Library, read_library
 from pimloom.rtl.flow.power.netlist import Netlist, netlist
 from pimloom.rtl.flow.simulator.run import instead
 from pimloom.rtl.flow.synth import SCRIPTS
-from pimloom.rtl.flow.tools import tool
 from pimloom.rtl.flow.verified import Verified
 from pimloom.rtl.flow.verify import VERIFIERS
-from pimloom.rtl.flow.yowasp import YOSYS, tool_version, tools
+from pimloom.rtl.flow.yowasp import YOSYS, tool, tool_version, tools
 
 SLEW_NS = 0.18  # [assumed] of every input's change: the second of the library's five, a gate that drives few others
 CLOCK_MHZ = 100.0  # [design] where none is named: most blocks reach it in this library; power grows with it

@@ -10,8 +10,8 @@ from pimloom.arch.error import UserError
 from pimloom.arch.optics import SwitchTable
 from pimloom.cycle_sim.ocs import Fate, Light, Outcome, Request, simulate
 from pimloom.rtl.flow.scenes.scene import Scene, row_scene
-from pimloom.rtl.flow.wires import pack
 from pimloom.rtl.ocs_switch import STAGES, TAG_BITS, end_layout, entries_layout, request_layout
+from pimloom.rtl.ports import pack
 
 TIMES = ("detect", "decide", "blackout", "retrain")
 TAGS = 2**TAG_BITS

@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 
 from pimloom.arch.cache import cache_folder
 from pimloom.arch.error import UserError
-from pimloom.rtl.flow.tools import EXTRA, tool
+from pimloom.rtl.flow.yowasp import EXTRA, tool
 
 Simulator: TypeAlias = Literal["verilator", "icarus"]
 SIMULATORS: tuple[Simulator, ...] = ("verilator", "icarus")
