@@ -14,7 +14,7 @@ NAN = float32.NAN >> DROPPED
 
 
 def widen(x: Value) -> Value:
-    """bfloat16 to float32, settled."""
+    """A bfloat16 as float32: exact, but a subnormal is zero and any NaN the one NaN."""
     return float32.settle(Cat(Const(0, DROPPED), x))
 
 

@@ -122,7 +122,7 @@ class Fixed:
         return Const(int(own != node and own // fan == node // fan), 1)
 
     def coordinates(self) -> dict[str, int]:
-        """Of the node's first bank."""
+        """Coordinates of the node's first bank by their names, from pseudo channel to bank."""
         size = [int(n) for n in self.rules.size]
         nodes = {level: self.bank // _banks(self.rules, level) for level in Level}
         return {n: nodes[Level(i)] % (size[i] // size[i - 1]) for i, n in enumerate(COORDINATES, start=1)}

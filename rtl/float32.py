@@ -23,22 +23,22 @@ NAN = INFINITY | 1 << FRACTION - 1
 
 
 def fields(x: Value) -> View:
-    """x as `fraction`, `exponent`, `sign`."""
+    """The bits of a number as a view with `fraction`, `exponent` and `sign`."""
     return View(StructLayout({"fraction": len(x) - EXPONENT - 1, "exponent": EXPONENT, "sign": 1}), x)
 
 
 def is_zero(x: Value) -> Value:
-    """x is zero or subnormal."""
+    """High where the number is zero or subnormal, of either sign."""
     return fields(x).exponent == 0
 
 
 def is_infinite(x: Value) -> Value:
-    """x is infinite."""
+    """High where the number is infinite, of either sign."""
     return (fields(x).exponent == TOP) & (fields(x).fraction == 0)
 
 
 def is_nan(x: Value) -> Value:
-    """x is not a number."""
+    """High where the bits are any NaN (not a number)."""
     return (fields(x).exponent == TOP) & (fields(x).fraction != 0)
 
 
@@ -48,7 +48,7 @@ def significand(x: Value) -> Value:
 
 
 def constant(x: float) -> Const:
-    """The float32 nearest to x."""
+    """The bits of the float32 that is nearest to a number of Python."""
     return Const(unpack("<I", pack("<f", x))[0], WIDTH)
 
 

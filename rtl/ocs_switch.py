@@ -23,7 +23,7 @@ def end_layout() -> data.StructLayout:
 
 
 def entries_layout(table: SwitchTable) -> data.ArrayLayout:
-    """The path table."""
+    """The layout of the path table: for each entry its path, and the entry of its backup."""
     entry = {"path": range(table.paths), "backup": range(len(table.entries))}
     return data.ArrayLayout(data.StructLayout(entry), len(table.entries))
 

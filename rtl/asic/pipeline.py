@@ -64,7 +64,7 @@ def combine(function: Callable[..., Value], *operands: Operand) -> Wire:
 
 
 def clocked(wire: Wire) -> Wire:
-    """The wire behind a register."""
+    """The wire one clock later, after a register."""
     return Wire(wire.graph, wire.at(wire.stage + 1), wire.stage + 1)
 
 
@@ -72,12 +72,12 @@ def clocked(wire: Wire) -> Wire:
 
 
 def add(a: Operand, b: Operand) -> Wire:
-    """a + b."""
+    """The sum of two float32, as the block `Add` computes it; 1 clock."""
     return _unit(Add(), a, b)
 
 
 def mul(a: Operand, b: Operand) -> Wire:
-    """a * b."""
+    """The product of two float32, as the block `Mul` computes it; 1 clock."""
     return _unit(Mul(), a, b)
 
 
@@ -87,7 +87,7 @@ def scale(x: Wire, k: Wire) -> Wire:
 
 
 def to_bf16(x: Wire) -> Wire:
-    """x, rounded to bfloat16."""
+    """A float32 rounded to bfloat16, as `bf16.rounded` does; 1 clock."""
     return clocked(combine(bf16.rounded, x))
 
 
@@ -142,5 +142,5 @@ class Pipeline(Component):
 
 
 def layout(shapes: Shapes) -> Shape:
-    """Of a payload."""
+    """The shape of a payload: a structure of named shapes, or the one shape itself."""
     return StructLayout(shapes) if isinstance(shapes, Mapping) else shapes

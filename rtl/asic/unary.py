@@ -42,7 +42,7 @@ POWER = EXPONENT + 1  # bits of a signed power of two
 
 
 def exp(x: Wire) -> Wire:
-    """e**x; 17 clocks."""
+    """e to the power of a float32, by a Taylor series; 17 clocks."""
     x = combine(_clip, x)
     magic = 1.5 * 2.0**FRACTION
     shifted = add(mul(x, INVERSE_LN2), magic)
@@ -67,7 +67,7 @@ def horner(x: Wire, coefficients: Sequence[float]) -> Wire:
 
 
 def reciprocal(x: Wire) -> Wire:
-    """1 / x; 12 clocks."""
+    """One over a float32, by Newton's method; 12 clocks."""
     sign, minus_e, d = combine(lambda bits: bits[-1], x), combine(_minus_e, x), combine(_d, x)
     y = add(mul(d, RECIPROCAL_GUESS[0]), RECIPROCAL_GUESS[1])
     for _ in range(RECIPROCAL_STEPS):
@@ -86,7 +86,7 @@ def _minus_e(x: Value) -> Value:
 
 
 def rsqrt(x: Wire) -> Wire:
-    """1 / sqrt(x); 6 clocks."""
+    """One over the square root of a float32, by Newton's method; 6 clocks."""
     y = clocked(combine(lambda bits: (Const(RSQRT_MAGIC, WIDTH) - bits[1:-1])[:WIDTH], x))
     for _ in range(RSQRT_STEPS):
         y = mul(y, add(mul(mul(mul(x, y), y), -0.5), 1.5))

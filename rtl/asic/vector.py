@@ -36,7 +36,7 @@ def carry(m: Module, sink: Stream, source: Stream, **others: Value) -> None:
 
 
 def feed(m: Module, sink: Stream, source: Stream, **others: Value) -> None:
-    """`join` and `carry`."""
+    """Connect two streams: `join` their handshakes and `carry` the payload, `others` beside it."""
     join(m, sink, source)
     carry(m, sink, source, **others)
 

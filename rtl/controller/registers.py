@@ -26,7 +26,7 @@ class Register(IntEnum):
 
 
 class Interrupt(IntEnum):
-    """Bits of INTERRUPT and ENABLE."""
+    """Numbers of the bits of the registers INTERRUPT and ENABLE."""
 
     REFUSED, CLOSED, DROPPED = range(3)
 

@@ -62,7 +62,7 @@ class Returned(NamedTuple):
 
 
 def shrink_banks(part: Part, bank_groups: int, banks_per_group: int) -> Part:
-    """The part with these banks."""
+    """The part with so many bank groups and banks in each, otherwise unchanged."""
     small = msgspec.structs.replace(part.organization, bank_groups=bank_groups, banks_per_group=banks_per_group)
     return msgspec.structs.replace(part, organization=small)
 

@@ -10,7 +10,7 @@ FOLDER = "PIMLOOM_BENCH"  # environment variable: the folder of the run
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write arrays by name."""
+    """Write arrays by name into one file of numpy (.npz)."""
     np.savez(path, **arrays)  # type: ignore[arg-type]
 
 

@@ -89,7 +89,7 @@ class Model(NamedTuple):
 
 
 def engine(case: Case) -> Model:
-    """The model of a case."""
+    """Clocks [CK] of issue and of refreshes by the cycle engine, and how the case ends."""
     try:
         found = issue(case.table, case.streams, refresh=case.refresh, due_ck=case.due_ck, apart_ck=case.apart_ck)
     except EndError as error:
@@ -184,7 +184,7 @@ def draw_ends(table: Table, geometry: Organization, seed: int, apart_ck: int = 0
 
 
 def banks_of(geometry: Organization) -> list[Place]:
-    """All banks of a channel."""
+    """The place of every bank of a channel: pseudo channel, rank, bank group, bank."""
     size = (geometry.pseudo_channels, geometry.ranks, geometry.bank_groups, geometry.banks_per_group)
     return list(product(*map(range, size)))  # type: ignore[arg-type]
 
@@ -241,7 +241,7 @@ class Writer:
         return set(self.same(level - 1, place)) - set(self.same(level, place))
 
     def write(self, length: int) -> np.ndarray:
-        """At most `length` commands."""
+        """A stream of at most `length` commands, whose rules are drawn at random."""
         while self.known and len(self.rows) < length:
             rule = self.rng.choice(self.rng.choice((self.often, self.known)))
             self.pair(rule, self.rng.choice(rule.after), self.rng.choice(rule.before))

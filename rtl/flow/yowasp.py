@@ -56,7 +56,7 @@ class Tools:
             raise ToolError(f"{name} {' '.join(arguments)} failed{_tail(folder / f'{name}.log')}")
 
     def call(self, name: str, *arguments: str, folder: Path) -> int:
-        """The same; its exit status."""
+        """Run a tool as `run` does and return its exit status. Raises ToolError after `stop`."""
         with (folder / f"{name}.log").open("wb") as out:
             if self.stopped:
                 raise ToolError(f"{name}: not started, all tools were stopped")
@@ -69,7 +69,7 @@ class Tools:
         return code
 
     def stop(self) -> None:
-        """End all that still runs."""
+        """End the tools that still run; no other starts after it."""
         self.stopped = True
         for child in list(self.running):
             child.terminate()

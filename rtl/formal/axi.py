@@ -231,7 +231,7 @@ def map_lemma(h: Host) -> Iterator[Value]:
 
 
 class Restless(AxiRegisters):
-    """Takes its responses away again."""
+    """A mutant that withdraws a response before the host accepts it."""
 
     def elaborate(self, platform: object) -> Module:
         m = super().elaborate(platform)
@@ -261,7 +261,7 @@ Leaky = mutant("Leaky", "Commands leave the queue whether they are taken or not.
 
 
 class Eager(AxiRegisters):
-    """Answers an address without data."""
+    """A mutant that answers the address of a write without its data."""
 
     def elaborate(self, platform: object) -> Module:
         m = super().elaborate(platform)

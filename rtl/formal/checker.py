@@ -203,7 +203,7 @@ class Channel:
 
 
 def any_of(bits: Iterable[Value]) -> Value:
-    """OR of single bits."""
+    """High where any of the single bits is."""
     return Cat(*bits).any()
 
 

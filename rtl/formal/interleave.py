@@ -217,7 +217,7 @@ class Impatient(Interleave):
 
 
 class Heedless(Interleave):
-    """Waits for nobody."""
+    """A mutant that waits for neither NPU nor PIM."""
 
     def _barrier(self, npu_has: Value, pim_has: Value) -> Value:
         return Const(1, 1)
@@ -248,7 +248,7 @@ class Alike(Interleave):
 
 
 class Stuck(Interleave):
-    """Always in the first layer."""
+    """A mutant that stays in the first layer."""
 
     def __init__(self, sub_batches: int) -> None:
         super().__init__(sub_batches, [edge._replace(layer=0) for edge in edges(sub_batches)])

@@ -190,14 +190,14 @@ def failover_seen(w: Watch) -> Iterator[Value]:
 
 
 class Overlapping(OcsSwitch):
-    """Takes data on two paths."""
+    """A mutant that takes data on a path and on its backup."""
 
     def _open(self, when: Value, path: Value) -> Value:
         return super()._open(when, path) | super()._open(when, self.entries[self.entries[self.entry].backup].path)
 
 
 class Leaky(OcsSwitch):
-    """Never quite dark."""
+    """A mutant that keeps a path open while the switch moves, too."""
 
     def _open(self, when: Value, path: Value) -> Value:
         return super()._open(Const(1), path)

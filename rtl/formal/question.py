@@ -25,7 +25,7 @@ class Question(Elaboratable):
         return rtlil.convert(self, name="question", ports=[self.clock.clk], emit_src=False)
 
     def begun(self) -> Module:
-        """A module with the clock."""
+        """A module in the question's clock domain, for `elaborate` to begin with."""
         m = Module()
         m.domains += self.clock
         return m

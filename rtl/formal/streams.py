@@ -110,7 +110,7 @@ def flights(s: Pipe) -> Iterator[Value]:
 
 
 def flights_lemma(s: Pipe) -> Iterator[Value]:
-    """The stages that are filled."""
+    """The checker and the block agree on which stages are filled."""
     yield s.flight == s.block.filled
 
 

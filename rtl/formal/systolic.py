@@ -38,11 +38,11 @@ class _Forgetful:
 
 
 class ForgetfulWeight(_Forgetful, WeightElement):
-    """Hands on activations of 0."""
+    """A mutant of the weight-stationary element that passes on activations of 0."""
 
 
 class ForgetfulOutput(_Forgetful, OutputElement):
-    """The same."""
+    """A mutant of the output-stationary element that passes on activations of 0."""
 
 
 PARTS: dict[tuple[str, bool], type[Component]] = {

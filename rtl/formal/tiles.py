@@ -84,7 +84,7 @@ def progress_seen(w: Watch) -> Iterator[Value]:
 
 
 class Hasty(TileSequencer):
-    """Does not wait for operands."""
+    """A mutant that does not wait for the operands of a tile."""
 
     def _there(self) -> Value:
         return Const(1)

@@ -132,7 +132,7 @@ def count(bits: Value) -> Value:
 
 
 def area(tile: View) -> Value:
-    """Elements of a tile."""
+    """Number of elements of a tile: rows times columns."""
     return tile.rows * tile.columns
 
 

@@ -114,7 +114,7 @@ def reads_seen(s: Reads) -> Iterator[Value]:
 
 
 class Leaky(PimUnit):
-    """Its result follows the accumulator."""
+    """A mutant whose result takes any value in every clock."""
 
     def elaborate(self, platform: object) -> Module:
         m = super().elaborate(platform)

@@ -100,7 +100,7 @@ class Plan(NamedTuple):
 
     @property
     def pim(self) -> bool:
-        """Whether there are PIM commands."""
+        """Whether the channel has PIM commands, in either mode."""
         return self.dual or self.blocked
 
     @property
@@ -115,7 +115,7 @@ class Plan(NamedTuple):
         return {"bank": range(self.banks), "row": range(rules.rows), "col": range(rules.columns)}
 
     def column(self) -> data.StructLayout:
-        """A column of the channel."""
+        """The layout of the address of one column in the channel."""
         return data.StructLayout(self.address())
 
     def command(self) -> data.StructLayout:

@@ -29,7 +29,7 @@ class Turn(NamedTuple):
 
 
 def idle(remain: Value) -> Turn:
-    """There is no PIM."""
+    """The turn of a channel without PIM commands: nothing is asked, nothing is held."""
     no = Const(0, 1)
     return Turn(no, no, no, Asked(no, no, no, no), no, no, remain, no)
 

@@ -95,7 +95,7 @@ class _Writer:
         self.rows, self.moments = OpenRows(told.table), 40 * told.part.opcodes(MOMENTS)
 
     def bring(self, number: int, row: Any) -> None:
-        """One command."""
+        """Write the registers of one command of the stream, with odd accesses in between."""
         if self.rng.random() < ODD:
             self.odd()
         cmd = int(row["cmd"])

@@ -95,7 +95,7 @@ class OpenRows:
         return held == ({int(command["row"])} if need == Row.OPEN else {None})
 
     def move(self, command: Any) -> None:
-        """After the command."""
+        """Change the state of rows and of a copy as the command leaves them."""
         cmd = int(command["cmd"])
         leaves, buffer = self.rules.leaves[cmd], int(self.rules.buffer[cmd])
         for bank in self._banks(command):

@@ -35,7 +35,7 @@ class Channel:
         self.ours.value = 0
 
     def lucky(self, pace: float) -> bool:
-        """Dice as in `benches/streams.py`."""
+        """True with a probability of `pace`, by the generator of `benches/streams.py`."""
         x = self.state
         x ^= x << 13 & 0xFFFFFFFF
         x ^= x >> 17
@@ -49,13 +49,13 @@ class Channel:
 
 
 class Source(Channel):
-    """AW, W or AR."""
+    """A channel that the bench drives: AW, W or AR."""
 
     def __init__(self, dut: Any, name: str, *payload: str) -> None:
         super().__init__(dut, name, "valid", "ready", *payload)
 
     def drive(self, may: bool, pace: float, values: tuple[int, ...]) -> None:
-        """What is offered stays."""
+        """Offer values if it may and luck has it; what is offered stays until it is taken."""
         if not self.up and may and self.lucky(pace):
             self.set(True)
             for port, value in zip(self.payload, values, strict=True):
@@ -103,7 +103,7 @@ class Host:
         self.written, self.read, self.issued = list[Any](), list[Any](), list[Any]()
 
     async def reset(self) -> None:
-        """Hold reset for two clocks."""
+        """Hold reset for two clocks, with nothing offered on any channel."""
         self.dut.rst.value = 1
         for channel in (self.aw, self.w, self.ar, self.b, self.r):
             channel.set(False)

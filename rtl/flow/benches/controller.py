@@ -113,7 +113,7 @@ class Bench:
         self.taken, self.issued, self.answers = list[Any](), list[Any](), list[Any]()
 
     async def reset(self, sizes: list[int]) -> None:
-        """Hold reset for two clocks."""
+        """Begin the ports, each with its size, and hold reset for two clocks."""
         self.dut.rst.value = 1
         for port, size in zip(self.ports, sizes, strict=True):
             port.begin(size)

@@ -22,7 +22,7 @@ PATIENCE = 20_000  # clocks of a case
 
 @cocotb.test()
 async def every_gemm(dut: Any) -> None:
-    """One after the other."""
+    """Run the given jobs one after the other; leave their results and the clocks of each."""
     given = exchange.given()
     results, clocks, dones, cycles, at = list[int](), {"i": list[int](), "o": list[int]()}, list[int](), 0, 0
     await reset(dut)

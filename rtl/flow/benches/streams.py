@@ -61,7 +61,7 @@ class Stream(ABC):
     @property
     @abstractmethod
     def done(self) -> bool:
-        """Whether nothing is left."""
+        """Whether nothing is left to offer or to take."""
 
 
 class Source(Stream):

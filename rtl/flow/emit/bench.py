@@ -214,12 +214,12 @@ clean:
 
 
 def bench(top: str, recording: Recording) -> str:
-    """The text of `test_TOP.py`."""
+    """The text of `test_TOP.py`, the cocotb bench that plays `vectors.txt`."""
     return BENCH.format(block=top, clocked=recording.clocked)
 
 
 def vectors(recording: Recording) -> str:
-    """The text of `vectors.txt`."""
+    """The text of `vectors.txt`: a line of ports, then a line of hexadecimal values a clock; a dot is no change."""
     lines, last = [f"{' '.join(recording.inputs)} | {' '.join(recording.outputs)}"], list[int]()
     for row in recording.rows:
         lines.append(" ".join("." if last and last[i] == value else f"{value:x}" for i, value in enumerate(row)))
@@ -240,5 +240,5 @@ def ports(top: str, recording: Recording) -> str:
 
 
 def makefile(top: str) -> str:
-    """The text of `Makefile`."""
+    """The text of the `Makefile` beside an emitted block of that name."""
     return MAKEFILE.format(top=top)

@@ -21,7 +21,7 @@ class Job(NamedTuple):
 
     @property
     def size(self) -> tuple[int, int, int]:
-        """m, k, n."""
+        """Rows, inner length and columns of the product: m, k, n."""
         return *self.a.shape, self.b.shape[1]
 
 
@@ -55,11 +55,11 @@ class Sized(Protocol):
 
     @property
     def size(self) -> tuple[int, int, int]:
-        """m, k, n."""
+        """Rows, inner length and columns of the product: m, k, n."""
 
     @property
     def overlapped(self) -> bool:
-        """Whether tiles are."""
+        """Whether tiles overlap in time, as `tiles` says."""
 
 
 def tiles(shape: ArrayShape, job: Sized) -> list[Tile]:
@@ -110,5 +110,5 @@ def product(shape: ArrayShape, job: Job) -> np.ndarray:
 
 
 def bits(x: np.ndarray) -> np.ndarray:
-    """uint16 of bfloat16."""
+    """The bits of each bfloat16 of an array, uint16 of the same shape."""
     return np.ascontiguousarray(x, BF16).view(np.uint16)

@@ -24,7 +24,7 @@ Port = dict[int, dict[str, int]]  # by clock: the fields that count
 
 
 class Size(NamedTuple):
-    """A GEMM without its numbers."""
+    """A GEMM without its numbers: m, k, n, and whether tiles overlap."""
 
     size: tuple[int, int, int]
     overlapped: bool

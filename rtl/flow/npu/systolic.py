@@ -55,7 +55,7 @@ def verify_array(
 
 
 def run_array(shape: ArrayShape, given: Edges, simulator: Simulator = "verilator", waves: Path | None = None) -> Left:
-    """The edges through the gates."""
+    """Simulate the array's Verilog with these values at its edges; returns what leaves it, clock by clock."""
     ports = {"left": pack(activation(shape.dataflow), given.left), "top": pack(weight(shape), given.top)}
     ports |= {"clocks": np.array(1), "results": np.array(["o"])}
     found = simulate(to_verilog(Systolic(shape), "systolic"), "systolic", ROWS, ports, simulator=simulator, waves=waves)

@@ -127,7 +127,7 @@ def mac_ports(commands: np.ndarray, weights: np.ndarray, inputs: np.ndarray, bia
 
 
 def mac_results(commands: np.ndarray, weights: np.ndarray, inputs: np.ndarray, bias: np.ndarray) -> np.ndarray:
-    """What each read gives, bfloat16[reads]."""
+    """Expected results of the reads among the commands, bfloat16[reads]."""
     columns, start = _columns(weights, inputs), float32(bias.view(np.uint16))
     acc, found = np.zeros((), np.float32), []
     for i, command in enumerate(commands.tolist()):

@@ -24,17 +24,17 @@ Payloads = dict[str, np.ndarray]  # by port
 
 
 def bits(x: np.ndarray) -> np.ndarray:
-    """bfloat16 or float32 as uint32."""
+    """The bits of each bfloat16 or float32 of an array, as uint32."""
     return x.view(np.uint16 if x.dtype == BF16 else np.uint32).astype(np.uint32)
 
 
 def flat(every: Vectors) -> np.ndarray:
-    """All elements, as bits."""
+    """The bits of all elements of the vectors in their order, uint32."""
     return bits(np.concatenate(every))
 
 
 def ends(every: Vectors) -> np.ndarray:
-    """`last` of every element."""
+    """1 for each vector's last element, else 0; of all vectors in their order, uint32."""
     return np.concatenate([np.arange(len(x)) == len(x) - 1 for x in every]).astype(np.uint32)
 
 
@@ -47,7 +47,7 @@ def words(*columns: np.ndarray) -> np.ndarray:
 
 
 def sums(every: Vectors, lanes: int, width: int = ADDERS) -> tuple[Payloads, Payloads]:
-    """Of float32 vectors."""
+    """Payloads into and out of an adder tree that sums float32 vectors."""
     rows = [np.pad(x, (0, -len(x) % lanes)).reshape(-1, lanes) for x in every]
     total = np.array([asic.tree_sum(x, width) for x in every])
     return {"i": words(*flat(rows).T, ends(rows))}, {"o": bits(total)}
@@ -60,7 +60,7 @@ def partials(every: Vectors) -> tuple[Payloads, Payloads]:
 
 
 def softmax(every: Vectors) -> tuple[Payloads, Payloads]:
-    """Of bfloat16 vectors."""
+    """Payloads into and out of the softmax of bfloat16 vectors."""
     last = ends(every) << bf16.WIDTH
     return {"i": words(flat(every) | last)}, {"o": flat([asic.softmax_bf16(x) for x in every]) | last}
 

@@ -28,7 +28,7 @@ class SwitchCase(NamedTuple):
     data: np.ndarray
 
     def outcome(self) -> Outcome:
-        """What the model says."""
+        """What the cycle model makes of the case's events."""
         return simulate(self.table, self.events, self.clocks + 1)
 
 

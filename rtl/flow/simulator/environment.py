@@ -39,7 +39,7 @@ class SimulationError(UserError):
 
 
 def runner(simulator: Simulator) -> Any:
-    """cocotb's runner of a simulator."""
+    """The runner that cocotb has for a simulator."""
     from cocotb_tools.runner import get_runner
 
     return get_runner(simulator)

@@ -187,7 +187,7 @@ class Device(wiring.Component):
 
 
 def any_of_words(words: list[Value]) -> Value:
-    """OR of words."""
+    """The words joined by OR, bit by bit; at least one word."""
     found = words[0]
     for word in words[1:]:
         found = found | word

@@ -14,7 +14,7 @@ class Line(NamedTuple):
     length: Value
 
     def there(self, i: int) -> Value:
-        """Whether entry i is there."""
+        """High where entry i of the line is filled."""
         return self.length > i
 
 
