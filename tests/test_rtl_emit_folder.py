@@ -350,13 +350,15 @@ def test_benches_of_all_kinds_run_by_themselves_and_find_an_inverted_output(tmp_
 
 
 def inverted(verilog: str, top: str) -> str:
-    """The text with the first output of the top that a line assigns inverted, or else its first register."""
+    """The text with the first output of the top that a line assigns inverted, or else a register."""
     at = verilog.index(f"module {top} (")
-    outputs = "|".join(re.findall(r"^  output wire (?:\[\d+:0\] )?(\w+)", verilog[at:], re.MULTILINE))
-    for found in (rf"^(  assign (?:{outputs}) = )([^;]*);", r"^( +(?:always @\(posedge clk\) )?\w+ <= )(\w+);"):
-        wrong, times = re.subn(found, r"\1~(\2);", verilog[at:], count=1, flags=re.MULTILINE)
+    end = verilog.index("\nendmodule", at)
+    outputs = "|".join(re.findall(r"^  output \w+ (?:\[\d+:0\] )?(\w+)", verilog[at:end], re.MULTILINE))
+    register = r"^( +(?:always @\(posedge clk\) )?\w+ <= )(\w+);"
+    for found, last in ((rf"^( +(?:assign )?(?:{outputs}) = )([^;]*);", end), (register, len(verilog))):
+        wrong, times = re.subn(found, r"\1~(\2);", verilog[at:last], count=1, flags=re.MULTILINE)
         if times:
-            return verilog[:at] + wrong
+            return verilog[:at] + wrong + verilog[last:]
     raise AssertionError("no output, and no register")
 
 
