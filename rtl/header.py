@@ -9,7 +9,9 @@ from amaranth.hdl import Const, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import Component, Flow
 
+from pimloom.arch.command import Level, Row
 from pimloom.arch.error import one_line
+from pimloom.arch.table import Table
 
 WIDTH = 116  # characters of a line
 OF_PYTHON = re.compile(r"(?:^|(?<=\s))Raises [A-Z].*?(?=\n\n|\Z)", re.DOTALL)  # up to the end of its paragraph
@@ -22,8 +24,19 @@ def header(component: Component, title: str, clocked: bool = True) -> str:
     lines += ["  in  clk: rising edge", "  in  rst: synchronous, active high"] if clocked else []
     lines += [f"  {line}" for line in _ports(component)]
     if table := getattr(component, "table", None):
-        lines += ["", *textwrap.wrap("cmd: " + ", ".join(f"{i} {n}" for i, n in enumerate(table.names)), WIDTH)]
+        lines += ["", "Opcodes (cmd), what each acts on, and the rows that it needs and leaves:"]
+        lines += [f"  {line}" for line in _opcodes(table)]
     return "".join(f"// {one_line(line)}".rstrip() + "\n" for line in lines) + "\n"
+
+
+def _opcodes(table: Table) -> Iterator[str]:
+    """A line for each command of a table: opcode, name, scope, rows before and after."""
+    rows = {Row.OPEN: "open", Row.CLOSED: "closed"}
+    for opcode, command in enumerate(table.commands):
+        scope = Level(command.scope).name.lower().replace("_", " ")
+        needs = f", needs {rows[command.needs]} rows" if command.needs in rows else ""
+        leaves = f", leaves them {rows[command.leaves]}" if command.leaves in rows else ""
+        yield f"{opcode} {command.name}: {scope}{needs}{leaves}"
 
 
 def _about(component: Component) -> Iterator[str]:

@@ -41,13 +41,15 @@ class Timings(wiring.Signature):
 class Sequencer(wiring.Component):
     """Issues the heads of `streams` streams, each exactly in its first legal clock.
 
-    heads: stream of commands, highest priority first; a head leaves in the clock in which it issues, and the next must
-    be valid in the clock after, unless the stream has ended. released: the head's release has come; a valid head that
-    is not released still keeps the hold of a due refresh from being lifted, as in the engine.
-    buses: what issues, in the same clock (no latency). starved: a ninth refresh is pending, nothing issues any more.
-    stuck: the rows are as no head needs them. A head with an opcode that the table has not leaves without a trace.
-    A moment of a PIM table (GEMV_END) is a command as others, of a stream that knows when it comes; its bus leads
-    nowhere.
+    heads: streams of commands, highest priority first; a head leaves in the clock in which it issues, and the next must
+    be valid in the clock after, unless the stream has ended. released: the head may issue; high where releases are not
+    used. A valid head that is not released still counts as work that waits when a refresh is due.
+    buses: what issues, in the same clock (no latency); source: the number of the refresh node whose refresh it is, then
+    that of the stream after all nodes. starved: a ninth refresh is pending, and nothing issues any more.
+    stuck: a head is valid, and no valid head finds its rows as it needs them. An unknown opcode is taken, and nothing
+    issues. A moment of a PIM table is an event from which rules count, as the end of a GEMV (GEMV_END): the stream
+    brings it as a command, when it comes, and no pin shows it. Whether a part is in self-refresh is the host's affair:
+    between SRE and SRX the sequencer issues what the stream brings, and refreshes that fall due.
 
     refresh: all_bank, all refresh nodes fall due at once, or staggered, one after the other, tREFI / nodes apart.
 

@@ -68,8 +68,10 @@ def test_what_stands_above_tells_ports_fields_and_opcodes():
     for name in ("cmd", "bg", "bank", "row", "col"):
         field = layout[name]
         assert f"{name} [{field.offset + field.width - 1}:{field.offset}]" in payload
-    codes = " ".join(line.removeprefix("// ") for line in lines[lines.index(next(x for x in lines if "cmd: 0" in x)) :])
-    assert [pair.split() for pair in codes.removeprefix("cmd: ").strip().split(", ")] == [
+    codes = lines[lines.index("// Opcodes (cmd), what each acts on, and the rows that it needs and leaves:") + 1 :]
+    assert "//   3 RD: bank, needs open rows" in codes
+    assert "//   0 ACT: bank, needs closed rows, leaves them open" in codes
+    assert [line.removeprefix("//   ").partition(":")[0].split() for line in codes if line] == [
         [str(i), name] for i, name in enumerate(compile_table(PART).names)
     ]
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 
 from pimloom.arch.part import Organization, Part
-from pimloom.arch.table import standard_of
+from pimloom.arch.table import Table, standard_of
 from pimloom.cycle_sim.dram.words import describe
 from pimloom.rtl.flow.cosim import TOP, Case, Walk, walk
 from pimloom.rtl.flow.coverage import coverage, reasons
 from pimloom.rtl.flow.simulator.environment import Simulator
-from pimloom.rtl.flow.stimulus import draw_ends, draw_own_cases, engine, own_table
+from pimloom.rtl.flow.stimulus import draw_ends, draw_own_cases, draw_tour, engine, own_table
 from pimloom.rtl.flow.verified import Progress, Verified, wave_file
 from pimloom.rtl.sequencer import Sequencer
 from pimloom.rtl.verilog import to_verilog
@@ -39,7 +39,7 @@ def verify_sequencer(
     geometry = organization or part.organization
     block = Sequencer(own_table(part, geometry), refresh=refresh)
     cases = list(draw_own_cases(part, geometry, commands, seed, block.apart))
-    cases += draw_ends(cases[0].table, geometry, seed, block.apart)
+    cases += corners(cases[0].table, geometry, seed, block.apart)
     verilog = to_verilog(block, TOP)
     progress(1, 3)
     wrong, first, file, most = 0, None, waves, most_ck(cases)
@@ -63,6 +63,12 @@ def verify_sequencer(
         len(decided) - len(asleep), len(decided), asleep, clocks, clocks / found.seconds,
         first, str(file) if file else None, decided,
     )  # fmt: skip
+
+
+def corners(table: Table, geometry: Organization, seed: int, apart_ck: int) -> list[Case]:
+    """Cases that random ones seldom are: all banks with their highest rows, and streams that cannot end."""
+    tour = draw_tour(table, geometry, seed)._replace(apart_ck=apart_ck)
+    return [tour, *draw_ends(table, geometry, seed, apart_ck)]
 
 
 def most_ck(cases: Sequence[Case]) -> int:

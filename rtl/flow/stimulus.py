@@ -20,7 +20,7 @@ from pimloom.cycle_sim.dram.stream import EndError, issue
 from pimloom.rtl.flow.cosim import Case
 
 Place = tuple[int, int, int, int]  # pseudo channel, rank, bank group, bank
-ROWS_USED = 3  # few, so that streams meet the same row again
+LATE = 8  # of so many biased streams one comes when the first refresh falls due
 LENGTH = 40  # commands of a case, about
 ANY, OPEN, CLOSED = map(int, Row)
 CHANNEL = int(Level.CHANNEL)
@@ -64,6 +64,8 @@ def draw_own_cases(part: Part, geometry: Organization, commands: int, seed: int,
         rule = number % len(rows)
         alone = draw_pair(rng, own, geometry, rule) if number < ALONE * len(rows) else None
         case = alone.case if alone else draw_case(rng, own, geometry, 1, rule, length)
+        if number % LATE == LATE - 1 and not alone:
+            case.streams[0]["release"] += own.rules.refi - rng.randrange(100)
         number += 1
         left -= sum(map(len, case.streams))
         yield case._replace(refresh=True, due_ck=None, apart_ck=apart_ck)
@@ -170,17 +172,37 @@ def draw_pair(rng: Random, table: Table, geometry: Organization, rule: int) -> P
 
 
 def draw_ends(table: Table, geometry: Organization, seed: int, apart_ck: int = 0) -> Iterator[Case]:
-    """Streams that cannot end: a row is open for longer than refreshes may be postponed; a closed row is read."""
+    """Streams that cannot end: a row is open for longer than refreshes may be postponed; a bank is read whose row is
+    closed; one with another row open, which differs in the highest bit alone."""
     rng, banks, rules = Random(seed), banks_of(geometry), table.rules
-    for late in (True, False):
+    late, closed, other = ([rules.refi * (POSTPONED_MAX + 3), 0], None, [0, 0])
+    for opened in (late, closed, other)[rules.refresh < 0 :]:
         writer = Writer(rng, table, geometry, banks, banks, 0)
         needy = [c for c in range(len(table.names)) if writer.needs[c] == OPEN]
         opcode, place = rng.choice(needy), rng.choice(banks)
-        if late:
+        if opened:
             writer.prepare(opcode, place, 0)
-        writer.put(opcode, place, 0, (POSTPONED_MAX + 3) * rules.refi * late)
-        if rules.refresh >= 0 or not late:
-            yield Case(table, [np.array(writer.rows, STREAM)], apart_ck=apart_ck)
+        highest = 1 << (rules.rows - 1).bit_length() - 1
+        writer.put(opcode, place, highest if opened is other and rules.rows > 1 else 0, opened[0] if opened else 0)
+        yield Case(table, [np.array(writer.rows, STREAM)], apart_ck=apart_ck)
+
+
+def draw_tour(table: Table, geometry: Organization, seed: int) -> Case:
+    """The highest and the lowest row of each bank, one after the other, opened, accessed and closed."""
+    rng, banks = Random(seed), banks_of(geometry)
+    writer = Writer(rng, table, geometry, banks, banks, 0)
+    needy = [c for c in range(len(table.names)) if writer.needs[c] == OPEN]
+    for place in banks:
+        for row in (table.rules.rows - 1, 0):
+            opcode = rng.choice(needy)
+            writer.prepare(opcode, place, row)
+            writer.put(opcode, place, row)
+    return Case(table, [np.array(writer.rows, STREAM)])
+
+
+def few_rows(rows: int) -> list[int]:
+    """Rows that streams use: few, so that they meet the same again, and apart in every bit of their number."""
+    return sorted({0, rows - 1, rows // 3})
 
 
 def banks_of(geometry: Organization) -> list[Place]:
@@ -197,6 +219,7 @@ class Writer:
     ) -> None:
         rules = table.rules
         self.rng, self.table, self.rules, self.columns = rng, table, rules, geometry.columns
+        self.few_rows = few_rows(rules.rows)
         self.places, self.owned, self.all = owned or all_, set(owned), all_
         # asked for again and again: of commands, the banks of a node, whether a command may issue at a place
         self.needs, self.leaves = rules.needs.tolist(), rules.leaves.tolist()
@@ -257,7 +280,7 @@ class Writer:
         if rule.window > 1 and self.rng.randrange(2):
             *heads, end = self.in_turn(a, first, near, rule.window + 1)
             last = [end] if self.may(b, end) else last
-        row = self.rng.randrange(min(ROWS_USED, self.rules.rows))
+        row = self.rng.choice(self.few_rows)
         for opcode, places in ((b, last), (a, heads)):
             for place in places:
                 self.prepare(opcode, place, row)

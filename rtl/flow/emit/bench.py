@@ -1,13 +1,15 @@
 """A cocotb bench that needs nothing of pimloom: recorded inputs in, recorded outputs expected, clock by clock."""
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from pimloom.rtl.flow.emit.record import Recording
 
 BENCH = '''"""Plays vectors.txt to {block} and compares every output before every rising edge of the clock.
 
 vectors.txt: the names of the ports, inputs before the bar, then a line a clock of hexadecimal numbers; a dot is what
-stood there in the line before. The outputs were compared with pimloom's model when they were recorded.
+stood there in the line before, and =N is N clocks more like it. The outputs were compared with pimloom's model when
+they were recorded.
 """
 
 from pathlib import Path
@@ -25,6 +27,10 @@ def rows():
         ins, outs = (part.split() for part in next(lines).split("|"))
         now = [0] * (len(ins) + len(outs))
         for line in lines:
+            if line[0] == "=":
+                for _ in range(int(line[1:])):
+                    yield {{}}, dict(zip(outs, now[len(ins):]))
+                continue
             now = [old if word == "." else int(word, 16) for word, old in zip(line.split(), now, strict=True)]
             yield dict(zip(ins, now)), dict(zip(outs, now[len(ins):]))
 
@@ -221,8 +227,10 @@ def bench(top: str, recording: Recording) -> str:
 def vectors(recording: Recording) -> str:
     """The text of `vectors.txt`: a line of ports, then a line of hexadecimal values a clock; a dot is no change."""
     lines, last = [f"{' '.join(recording.inputs)} | {' '.join(recording.outputs)}"], list[int]()
-    for row in recording.rows:
+    for row, equal in groupby(recording.rows):
         lines.append(" ".join("." if last and last[i] == value else f"{value:x}" for i, value in enumerate(row)))
+        if more := sum(1 for _ in equal) - 1:
+            lines.append(f"={more}")
         last = row
     return "\n".join(lines) + "\n"
 

@@ -24,8 +24,8 @@ from pimloom.rtl.flow.npu_pim.channel import all_mismatches, draw_words, filled,
 from pimloom.rtl.flow.npu_pim.traffic import draw_traffic
 from pimloom.rtl.flow.scenes import optics
 from pimloom.rtl.flow.scenes.scene import mismatches, play
+from pimloom.rtl.flow.sequencer import corners, most_ck
 from pimloom.rtl.flow.sequencer import mismatches as differ
-from pimloom.rtl.flow.sequencer import most_ck
 from pimloom.rtl.flow.simulator.run import instead
 from pimloom.rtl.flow.stimulus import draw_own_cases
 from pimloom.rtl.flow.verify import SCENES
@@ -42,6 +42,7 @@ Run = Callable[[Any, Any, str, Path], str]  # of a component, its part, its Veri
 
 def _sequencer(block: Any, part: Part, verilog: str, waves: Path) -> str:
     cases = list(draw_own_cases(part, part.organization, OPERATIONS, SEED, block.apart))
+    cases += corners(cases[0].table, part.organization, SEED, block.apart)
     walks = walk(cases, 1, 0, most_ck=most_ck(cases), waves=waves, verilog=verilog).walks
     return next((said for case, found in zip(cases, walks, strict=True) for n, said in [differ(case, found)] if n), "")
 
