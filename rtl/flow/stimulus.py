@@ -188,15 +188,19 @@ def draw_ends(table: Table, geometry: Organization, seed: int, apart_ck: int = 0
 
 
 def draw_tour(table: Table, geometry: Organization, seed: int) -> Case:
-    """The highest and the lowest row of each bank, one after the other, opened, accessed and closed."""
-    rng, banks = Random(seed), banks_of(geometry)
+    """Rows of all banks open at once, different ones in banks beside each other, and then accessed, each in its turn;
+    so that each bank has each of the rows."""
+    rng, banks, rows = Random(seed), banks_of(geometry), few_rows(table.rules.rows)
     writer = Writer(rng, table, geometry, banks, banks, 0)
     needy = [c for c in range(len(table.names)) if writer.needs[c] == OPEN]
-    for place in banks:
-        for row in (table.rules.rows - 1, 0):
-            opcode = rng.choice(needy)
-            writer.prepare(opcode, place, row)
-            writer.put(opcode, place, row)
+    of_bank = [c for c in needy if writer.scopes[c] == Level.BANK] or needy
+    for turn in range(len(rows)):
+        accesses = [(rng.choice(of_bank), bank, rows[(i + turn) % len(rows)]) for i, bank in enumerate(banks)]
+        for access in accesses:
+            writer.prepare(*access)
+        for opcode, bank, row in accesses:
+            writer.prepare(opcode, bank, row)
+            writer.put(opcode, bank, row)
     return Case(table, [np.array(writer.rows, STREAM)])
 
 
