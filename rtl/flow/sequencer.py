@@ -12,7 +12,7 @@ from pimloom.cycle_sim.dram.words import describe
 from pimloom.rtl.flow.cosim import TOP, Case, Walk, walk
 from pimloom.rtl.flow.coverage import coverage, reasons
 from pimloom.rtl.flow.simulator.environment import Simulator
-from pimloom.rtl.flow.stimulus import draw_ends, draw_own_cases, draw_tour, engine, own_table
+from pimloom.rtl.flow.stimulus import draw_ends, draw_held, draw_own_cases, draw_tour, engine, own_table
 from pimloom.rtl.flow.verified import Progress, Verified, wave_file
 from pimloom.rtl.sequencer import Sequencer
 from pimloom.rtl.verilog import to_verilog
@@ -66,9 +66,10 @@ def verify_sequencer(
 
 
 def corners(table: Table, geometry: Organization, seed: int, apart_ck: int) -> list[Case]:
-    """Cases that random ones seldom are: all banks with their highest rows, and streams that cannot end."""
-    tour = draw_tour(table, geometry, seed)._replace(apart_ck=apart_ck)
-    return [tour, *draw_ends(table, geometry, seed, apart_ck)]
+    """Cases that random ones seldom are: rows of all banks, a row that a refresh keeps closed, and streams that cannot
+    end."""
+    usual = [make(table, geometry, seed)._replace(apart_ck=apart_ck) for make in (draw_tour, draw_held)]
+    return [*usual, *draw_ends(table, geometry, seed, apart_ck)]
 
 
 def most_ck(cases: Sequence[Case]) -> int:

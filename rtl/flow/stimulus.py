@@ -204,6 +204,22 @@ def draw_tour(table: Table, geometry: Organization, seed: int) -> Case:
     return Case(table, [np.array(writer.rows, STREAM)])
 
 
+def draw_held(table: Table, geometry: Organization, seed: int) -> Case:
+    """A row that is closed just before the first refresh falls due, which then waits for tRP, and a command that opens
+    a row in another bank: the refresh holds it."""
+    rng, banks = Random(seed), banks_of(geometry)
+    writer = Writer(rng, table, geometry, banks, banks, 0)
+    needy = [c for c in range(len(table.names)) if writer.needs[c] == OPEN]
+    opcode = next((c for c in needy if writer.scopes[c] == Level.BANK), needy[0])
+    writer.prepare(opcode, banks[0], 0)
+    buffer = writer.needed[opcode][0]
+    closers = [c for c in writer.closers if writer.buffer[c] == buffer]
+    if closers:
+        writer.put(max(closers, key=lambda c: writer.scopes[c]), banks[0], 0, max(table.rules.refi - 1, 0))
+    writer.prepare(opcode, banks[-1], 0)
+    return Case(table, [np.array(writer.rows, STREAM)])
+
+
 def few_rows(rows: int) -> list[int]:
     """Rows that streams use: few, so that they meet the same again, and apart in every bit of their number."""
     return sorted({0, rows - 1, rows // 3})
