@@ -165,6 +165,18 @@ def test_a_file_that_is_not_as_it_was_written_stays(tmp_path: Path) -> None:
     assert (out / "Makefile").read_text() == "test: by hand\n"
 
 
+def test_a_foreign_file_stays_and_its_own_is_replaced(tmp_path: Path) -> None:
+    mine, its = tmp_path / "mine.v", tmp_path / "its.v"
+    mine.write_text("module mine;\nendmodule\n")
+    done = call("rtl", "emit", "bf16_mul", "-o", str(mine))
+    assert done.code == 2 and "mine.v: pimloom did not write this file; move it, or name another" in done.err
+    assert mine.read_text() == "module mine;\nendmodule\n"
+    for _ in range(2):
+        assert call("rtl", "emit", "bf16_mul", "-o", str(its), "--quiet").code == 0
+    done = call("rtl", "emit", "bf16_mul", "-o", str(its), "--clock-mhz", "5")
+    assert done.code == 2 and "--clock-mhz 5: read by a folder's constraints" in done.err
+
+
 def test_a_foreign_makefile_is_found_before_anything_is_made(tmp_path: Path, monkeypatch) -> None:
     out = tmp_path / "mine"
     out.mkdir()

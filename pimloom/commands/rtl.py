@@ -33,6 +33,8 @@ from pimloom.commands.rtl_options import (
     TopName,
 )
 
+BEGINNING = 500  # characters of a file, in which its first line says who wrote it
+
 app = typer.Typer(
     add_completion=False, rich_markup_mode=None, epilog="Example:  pimloom rtl emit sequencer -o sequencer.v"
 )
@@ -112,6 +114,10 @@ def emitted(
         raise UserError("--out '': expected a file, a folder (DIR/), or - for stdout")
     folder = out.endswith("/") or Path(out).is_dir()
     check_folder(out, "--out") if folder else check_outputs({"--out": out})
+    if clock_mhz is not None and not folder:
+        raise UserError(f"--clock-mhz {clock_mhz:g}: read by a folder's constraints; take --out DIR/, or leave it out")
+    if not folder and Path(out).is_file() and ", by pimloom " not in Path(out).read_text(errors="replace")[:BEGINNING]:
+        raise UserError(f"--out {out}: pimloom did not write this file; move it, or name another")
     with needs_extra(), _bar(f"emitting {block}", quiet) as progress:
         from pimloom.rtl.flow.emit.design import design, top_name
         from pimloom.rtl.flow.emit.listing import files_named, listed, slow_note, written
