@@ -37,7 +37,8 @@ class SequencerAxi(wiring.Component):
     0x0C COMMAND   wo  [7:0] opcode. A write whose WSTRB[0] is high puts the command, at PLACE, ROW and COLUMN, into
                        the queue. SLVERR, and nothing goes in: the queue is full, or is dropped in this clock; else
                        the command can never issue, which sets REFUSED: no such opcode or place, a moment of a PIM
-                       table, a COUNT of 0 or too long for refresh, or rows that will not be as it needs them
+                       table, SRE or SRX, as the core keeps the part awake, a COUNT of 0 or too long for refresh, or
+                       rows that will not be as it needs them
     0x10 STATUS    ro  [0] ready: the queue has room, [1] busy: a command waits, [2] own: the core closes rows, after
                        reset or for a refresh, and commands wait, [3] up: rows were closed after reset,
                        [15:8] room: commands that fit

@@ -148,6 +148,7 @@ def test_what_can_never_issue_is_refused_and_what_follows_goes_on():
         assert await host.command("REFab") == SLVERR
         assert await host.command("PREab") == OKAY
         assert await host.command("REFab") == OKAY
+        assert await host.command("SRE") == await host.command("SRX") == SLVERR  # the core keeps the part awake
         assert await host.command("RDA", row=5) == SLVERR
         await host.settle()
         assert await host.get(Register.ISSUED) == 4 and await host.get(Register.DROPPED) == 0

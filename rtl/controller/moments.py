@@ -11,6 +11,7 @@ from pimloom.arch.error import UserError
 from pimloom.arch.table import RuleRow, Table, rule_rows
 
 MOMENTS = frozenset({Role.FIRST_MULTIPLY, Role.LAST_MULTIPLY})
+NEVER_SENT = MOMENTS | {Role.SLEEP, Role.WAKE}  # opcodes that no host brings: the core would refresh a part that sleeps
 
 
 class Moments(NamedTuple):

@@ -8,7 +8,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from pimloom.rtl.command import COORDINATES, any_of, command_layout
-from pimloom.rtl.controller.moments import MOMENTS, Moments
+from pimloom.rtl.controller.moments import NEVER_SENT, Moments
 from pimloom.rtl.npu_pim.plan import COUNT_BITS
 from pimloom.rtl.npu_pim.queues.line import added, keep, registers, taken
 
@@ -186,7 +186,7 @@ class AxiRegisters(wiring.Component):
         places = dict(zip(COORDINATES, fan, strict=True))
         most += [(word[Register.PLACE].word_select(i, BYTE), places[name]) for i, name in enumerate(PLACES)]
         wrong = [value >= n for value, n in most if n < 1 << len(value)]
-        wrong += [self.data[:BYTE] == moment for moment in self.table.opcodes(MOMENTS)]
+        wrong += [self.data[:BYTE] == moment for moment in self.table.opcodes(NEVER_SENT)]
         if self.moments.gemv >= 0:
             count = word[Register.COUNT]
             wrong.append((self.data[:BYTE] == self.moments.gemv) & ((count == 0) | (count > self.most)))

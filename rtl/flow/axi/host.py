@@ -8,7 +8,7 @@ import numpy as np
 
 from pimloom.arch.part import Part
 from pimloom.arch.table import Table
-from pimloom.rtl.controller.moments import MOMENTS
+from pimloom.rtl.controller.moments import NEVER_SENT
 from pimloom.rtl.controller.registers import PLACES, READ_ONLY, Register
 from pimloom.rtl.flow.axi.told import OpenRows, Told, tell
 from pimloom.rtl.flow.cosim import Case
@@ -92,7 +92,7 @@ class _Writer:
     def __init__(self, rng: Random, told: Told) -> None:
         self.rng, self.told, self.table, self.writes = rng, told, told.part, list[Write]()
         self.holds = {Register.PLACE: 0, Register.ROW: 0, Register.COLUMN: 0, Register.COUNT: 1}
-        self.rows, self.moments = OpenRows(told.table), 40 * told.part.opcodes(MOMENTS)
+        self.rows, self.moments = OpenRows(told.table), 40 * told.part.opcodes(NEVER_SENT)
 
     def bring(self, number: int, row: Any) -> None:
         """Write the registers of one command of the stream, with odd accesses in between."""

@@ -12,7 +12,7 @@ from pimloom.cycle_sim.dram.stream import issue
 from pimloom.cycle_sim.dram.words import describe
 from pimloom.rtl.command import COORDINATES, command_layout
 from pimloom.rtl.controller.closing import closers
-from pimloom.rtl.controller.moments import MOMENTS
+from pimloom.rtl.controller.moments import NEVER_SENT
 from pimloom.rtl.controller.registers import BYTE, OKAY, PLACES, READ_ONLY, SLVERR, Interrupt, Register
 from pimloom.rtl.flow.axi.host import Script, Write
 from pimloom.rtl.flow.axi.told import OpenRows
@@ -68,7 +68,7 @@ class State:
         size, table = self.rules.size.tolist(), self.script.told.part
         fan = {name: size[i + 1] // size[i] for i, name in enumerate(COORDINATES)}
         place = {name: self.words[Register.PLACE] >> BYTE * i & 0xFF for i, name in enumerate(PLACES)}
-        known = opcode < len(table.names) and opcode not in table.opcodes(MOMENTS)
+        known = opcode < len(table.names) and opcode not in table.opcodes(NEVER_SENT)
         known &= all(place[name] < fan[name] for name in PLACES)
         known &= self.words[Register.ROW] < self.rules.rows and self.words[Register.COLUMN] < self.rules.columns
         if not known or opcode in table.opcodes({Role.GEMV}) and not self.words[Register.COUNT]:

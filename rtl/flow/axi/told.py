@@ -44,6 +44,10 @@ def tell(part: Part, geometry: Organization, clocks: dict[str, int]) -> Told:
     names, clocks = {c.name: [c] for c in found.commands}, dict(clocks)
     roles = {c.role: c for c in found.commands}
     first, end, rules = roles.get(Role.FIRST_MULTIPLY), roles.get(Role.LAST_MULTIPLY), found.rules
+    for asleep in [c.name for c in found.commands if c.role in (Role.SLEEP, Role.WAKE)]:
+        del names[asleep]
+        rules = tuple(_beside(rule, asleep, ()) for rule in rules)
+    rules = tuple(rule for rule in rules if rule.after and rule.before)
     if first:
         comp = roles[Role.MULTIPLY]
         names[first.name] = [comp._replace(name=first.name, role=first.role)]
