@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from amaranth.lib.wiring import Flow
 
+from pimloom.arch.system import load_part
+from pimloom.rtl.axi import SequencerAxi
 from pimloom.rtl.flow.counted import LIBRARY
 from pimloom.rtl.flow.emit.constraints import clock_of, constraints
-from pimloom.rtl.flow.emit.design import Design, design
+from pimloom.rtl.flow.emit.design import CLOCKED, Design, design
 
 SMALL = {"rows": 2, "columns": 2}
 CASES = [  # block, part, sizes, --clock-mhz; name of the clock, period [ns]
@@ -68,6 +70,25 @@ def test_the_clock_is_that_of_the_blocks_own_domain(case, tmp_path: Path) -> Non
     assert clock.source in sdc and ("example" in clock.source) == (name in ("npu_clk", "asic_clk") and mhz is None)
     at = " [get_ports {clk}]" if made.clocked else ""  # without a flip-flop the clock is that of those outside
     assert f"create_clock -name {name} -period {period:g}{at}\n" in sdc
+
+
+@pytest.mark.parametrize(
+    ("phases", "mhz", "period_ps", "source"),
+    [
+        (1, None, 833, "tCK of ddr4_2400"),  # JESD79-4: tCK(avg) 0.833 ns of DDR4-2400
+        (2, None, 1666, "2 x tCK of ddr4_2400"),
+        (4, None, 3332, "4 x tCK of ddr4_2400"),
+        (4, 200.0, 5000, "--clock-mhz 200"),
+    ],
+)
+def test_a_clock_of_a_core_lasts_as_many_ck_as_it_has_phases(phases, mhz, period_ps, source) -> None:
+    part = load_part("ddr4_2400").value
+    component = SequencerAxi(part, phases=phases)
+    made = Design("sequencer_axi", "core", component, part, "ddr4_2400", {"phases": phases}, CLOCKED, mhz)
+    assert clock_of(made) == ("dram_ck", period_ps, source)
+    assert f"dram_ck: {period_ps / 1000:g} ns ({source})\ncreate_clock -name dram_ck -period {period_ps / 1000:g} " in (
+        constraints(made)
+    )
 
 
 @pytest.mark.parametrize("block", ["timer", "systolic", "ocs_switch", "float32_add"])

@@ -25,8 +25,8 @@ class Clock(NamedTuple):
 
 
 def clock_of(design: Design) -> Clock:
-    """The clock of a block: of a memory its tCK, of a transceiver its control clock, of a unit of an NPU or ASIC that
-    of a system; or the one that the user named."""
+    """The clock of a block: of a memory its tCK, of a core with several phases as many tCK, of a transceiver its
+    control clock, of a unit of an NPU or ASIC that of a system; or the one that the user named."""
     domain = BLOCKS[design.block].domain
     name = {"dram": "dram_ck", "npu": "npu_clk", "asic": "asic_clk", "optics": "optics_clk"}[domain]
     if design.clock_mhz:
@@ -38,7 +38,9 @@ def clock_of(design: Design) -> Clock:
         return Clock(name, mhz_to_ps(mhz), f"example: {mhz:g} MHz of system {system.name}; --clock-mhz names another")
     if isinstance(design.part, Optics):
         return Clock(name, design.part.clock_ps, f"control clock of {design.part_name}")
-    return Clock(name, design.part.tCK_ps, f"tCK of {design.part_name}")
+    phases = int(design.sizes.get("phases", 1))
+    times = f"{phases} x " if phases > 1 else ""
+    return Clock(name, phases * design.part.tCK_ps, f"{times}tCK of {design.part_name}")
 
 
 def constraints(design: Design) -> str:
