@@ -8,9 +8,9 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from pimloom.arch.command import POSTPONED_MAX, Role
-from pimloom.arch.dram.power_up import Step
 from pimloom.arch.error import UserError
 from pimloom.arch.part import Part
+from pimloom.arch.power_up import Step
 from pimloom.arch.table import Table, compile_table
 from pimloom.rtl.command import any_of
 from pimloom.rtl.controller.closing import Closing, longest_close

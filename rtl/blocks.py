@@ -7,10 +7,10 @@ from typing import NamedTuple
 from amaranth.lib.wiring import Component
 
 from pimloom.arch.asic import ADDERS
-from pimloom.arch.dram.power_up import power_up as power_up_steps
 from pimloom.arch.error import UserError
 from pimloom.arch.optics import Optics, load_optics, switch_table
 from pimloom.arch.part import Part
+from pimloom.arch.power_up import power_up as power_up_steps
 from pimloom.arch.table import compile_table, rule_rows
 from pimloom.rtl import bf16, float32
 from pimloom.rtl.asic.layernorm import Layernorm

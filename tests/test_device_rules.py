@@ -122,7 +122,7 @@ def test_streams_of_all_parts_are_legal_and_tight_on_any_number_of_ranks(name):
     bound = refreshes = 0
     for ranks in RANKS:
         part = part_of(name, ranks)
-        for case in draw_cases(part, shrink(part, 2, 2), 2, 130, seed=ranks):
+        for case in draw_cases(part, shrink(part, 2, 2), 2, 200, seed=ranks):
             found = engine_of(case.table).issue(case.streams, refresh=case.refresh, due_ck=case.due_ck)
             trace = expand(case.table, case.streams, *found[:3])
             due = case.table.rules.refi if case.due_ck is None else case.due_ck

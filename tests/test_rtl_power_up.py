@@ -3,8 +3,8 @@
 
 import pytest
 
-from pimloom.arch.dram.power_up import MRS, ZQCL, mode_registers, power_up
 from pimloom.arch.error import UserError
+from pimloom.arch.power_up import MRS, ZQCL, mode_registers, power_up
 from pimloom.arch.system import load_part
 from pimloom.rtl.axi import SequencerAxi
 from pimloom.rtl.blocks import BLOCKS

@@ -8,7 +8,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import Out
 from amaranth.utils import bits_for
 
-from pimloom.arch.dram.power_up import MRS, ZQCL, Step
+from pimloom.arch.power_up import MRS, ZQCL, Step
 
 VALUE_BITS = 14  # A13 to A0
 PINS = data.StructLayout({"reset_n": 1, "cke": 1, "mrs": 1, "zqcl": 1, "register": 3, "value": VALUE_BITS})
