@@ -46,7 +46,7 @@ class SequencerAxi(wiring.Component):
     0x18 LAST      ro  clock in which the latest of them issued, from the first clock without reset on; 0 before
     0x1C CLOCK     ro  this clock, modulo 2^32
     0x20 COUNT     rw  COMPs of a GEMV, 1 after reset; only of parts with such a command
-    0x24 CONTROL   wo  [0] flush: a 1 drops all commands that wait, in the clock in which its response is first offered
+    0x24 CONTROL   wo  [0] flush: a 1 drops all commands that wait
     0x28 INTERRUPT rw  [0] REFUSED: a command was refused that can never issue, [1] CLOSED: an open row kept a refresh
                        back until eight were postponed, and the core closed all rows, [2] DROPPED: commands that waited
                        were dropped. A 1 that is written clears a bit
@@ -157,50 +157,33 @@ class SequencerAxi(wiring.Component):
             )
         )
         starts, own = Signal(name="closing_starts"), self.closing.active
-        m.d.sync += starts.eq(starves & ~own & ~starts)
-        m.d.comb += [clear.eq(starts | x.flush), self.closing.start.eq(starts)]
+        m.d.comb += [starts.eq(starves & ~own), clear.eq(starts | x.flush), self.closing.start.eq(starts)]
         m.d.comb += [x.clear.eq(clear), x.closed.eq(starts), x.own.eq(own), x.up.eq(up)]
         m.d.sync += up.eq(up | ~own)
-        m.d.comb += [
-            ahead.command.eq(x.command.command),
-            ahead.early.eq(x.early),
-            ahead.pushes.eq(x.pushes),
-            x.fits.eq(ahead.fits),
-        ]
+        m.d.comb += [ahead.command.eq(x.command.command), ahead.pushes.eq(x.pushes), x.fits.eq(ahead.fits)]
         m.d.comb += [ahead.clear.eq(clear), ahead.closed.eq(starts | own)]
 
     def _offer(self, m: Module) -> None:
         """The core's own commands first, then the queue's; a multiplication that begins a result by its own opcode."""
         x, head, own = self.registers, self.sequencer.heads[0], self.closing.active
-        waits, coming = Signal.like(head.payload, name="waits"), Signal.like(head.payload, name="coming")
-        m.d.comb += [
-            waits.eq(x.o.payload.command),
-            coming.eq(Mux(own, x.coming[0].command.as_value(), x.coming[1].command.as_value())),
-        ]
+        waits = Signal.like(head.payload, name="waits")
+        m.d.comb += waits.eq(x.o.payload.command)
         first, multiply, results = self.moments.first, self.moments.multiply, self.moments.results
         if first >= 0:
             begins, opcode = Signal(init=1, name="result_begins"), x.o.payload.command.cmd
-            begins_then = Signal(name="result_begins_then")
-            turns = x.o.valid & ~own & ((opcode == multiply) | (opcode == results))
-            m.d.comb += begins_then.eq(Mux(turns, opcode == results, begins))
             with m.If(begins & (opcode == multiply)):
                 m.d.comb += waits.cmd.eq(first)
-            with m.If(begins_then & (coming.cmd == multiply)):
-                m.d.comb += coming.cmd.eq(first)
-            with m.If(x.o.ready):
-                m.d.sync += begins.eq(begins_then)
+            with m.If(x.o.valid & x.o.ready & ((opcode == multiply) | (opcode == results))):
+                m.d.sync += begins.eq(opcode == results)
         powered = self.powering.done if self.powering else 1
         m.d.comb += head.valid.eq(Mux(own, self.closing.o.valid, x.o.valid) & powered)
         m.d.comb += head.payload.eq(Mux(own, self.closing.o.payload.as_value(), waits.as_value()))
-        closes = self.closing.start | own & ~self.closing.last
-        m.d.comb += self.sequencer.coming.eq(Mux(closes, self.closing.coming.as_value(), coming.as_value()))
         m.d.comb += [self.closing.o.ready.eq(own & head.ready), x.o.ready.eq(~own & head.ready)]
         m.d.comb += self.sequencer.released[0].eq(1)
         if self.data:
             self._carry(m, self.data, waits.cmd, own)
         if self.moments.gemv >= 0:
-            m.d.comb += self.sequencer.count.eq(Mux(own, x.coming[0].count, x.coming[1].count))
-            m.d.comb += self.count.eq(x.o.payload.count)
+            m.d.comb += [self.sequencer.count.eq(x.o.payload.count), self.count.eq(x.o.payload.count)]
 
     def _carry(self, m: Module, data: BurstPath, waits: Value, own: Value) -> None:
         """A write waits for its burst; reads and writes tell the data path when they issue."""

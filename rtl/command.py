@@ -5,7 +5,7 @@ from enum import IntEnum
 from functools import cache
 from typing import cast
 
-from amaranth.hdl import Const, Module, Mux, Signal, Value
+from amaranth.hdl import Const, Module, Signal, Value
 from amaranth.lib import data
 
 from pimloom.arch.command import Level
@@ -86,13 +86,9 @@ class Decoded:
             few = these if len(these) <= FEW else these[: FEW - 1]
             others = f"_or_{len(these) - len(few)}_others" if few != these else ""
             told = "_or_".join(self.names[opcode] for opcode in few) + others
-            self._kinds[these] = self._kind(f"{self.name}_is_{told}", these)
+            self._kinds[these] = one = Signal(name=f"{self.name}_is_{told}")
+            self.m.d.comb += one.eq(any_of(self._is[opcode] for opcode in these))
         return self._kinds[these]
-
-    def _kind(self, name: str, these: tuple[int, ...]) -> Value:
-        one = Signal(name=name)
-        self.m.d.comb += one.eq(any_of(self._is[opcode] for opcode in these))
-        return one
 
     def at(self, level: int, node: int) -> Value:
         """Whether the command's coordinates lie in this node."""
@@ -102,28 +98,6 @@ class Decoded:
         """Whether the command's coordinates lie in another node under the same parent."""
         fan = len(self._at[level]) // len(self._at[level - 1])
         return self._at[level - 1][node // fan] & ~self._at[level][node]
-
-
-class Kept(Decoded):
-    """The same bits as registers: those of `coming` behind a clock in which `moves` is high.
-
-    first: opcode of the command that is there at first, at the first bank. row: of the command that is there.
-    """
-
-    def __init__(self, m: Module, coming: Decoded, moves: Value, row: Value, first: int, name: str) -> None:
-        self.m, self.row, self.name, self.names, self.coming = m, row, name, coming.names, coming
-        self.moves, self.first = moves, first
-        self._kinds = dict[tuple[int, ...], Value]()
-        self._is = self._register(coming._is, f"{name}_is", 1 << first)
-        self._at = [coming._at[0], *(self._register(at, f"{name}_at_{n}", 1) for n, at in enumerate(coming._at[1:]))]
-
-    def _register(self, now: Value, name: str, init: int) -> Signal:
-        found = Signal(len(now), name=name, init=init)
-        self.m.d.sync += found.eq(Mux(self.moves, now, found))
-        return found
-
-    def _kind(self, name: str, these: tuple[int, ...]) -> Value:
-        return self._register(self.coming.is_(these), name, int(self.first in these))
 
 
 class Fixed:

@@ -6,8 +6,6 @@ streams in order are asked; who is legal on a free command bus issues. Whoever i
 earlier ones did to rows and rules in that very clock (on a table with two buses).
 """
 
-from collections.abc import Callable
-
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -114,8 +112,8 @@ class Sequencer(wiring.Component):
         due = self._count_refreshes(m)
         m.d.comb += self.starved.eq(any_of(count > POSTPONED_MAX for count in due))
         askers: list[Asker] = [Fixed(self.rules, self.rules.refresh, n) for n in range(self.nodes)]
-        askers += [self._head(m, s) for s in range(self.streams)]
-        self.busy = self._busy(m)
+        askers += [Decoded(m, self.rules, head.payload, f"head_{s}") for s, head in enumerate(self.heads)]
+        self.busy = {i: self._of_nodes(f"rule_{i}_busy", row) for i, row in enumerate(self.rule_rows)}
         self.opens = [self.rows.opens(m, f"head_{s}", who) for s, who in enumerate(askers[self.nodes :])]
         self.fits = [self.rows.fits(m, f"head_{s}", who, self.rows.state) for s, who in enumerate(askers[self.nodes :])]
         lift = self._lift(m, due)
@@ -132,20 +130,6 @@ class Sequencer(wiring.Component):
         for n, pending in enumerate(self.pending):
             m.d.sync += pending.eq(due[n] - granted[n])
         return m
-
-    def _head(self, m: Module, s: int) -> Decoded:
-        return Decoded(m, self.rules, self.heads[s].payload, f"head_{s}")
-
-    def _busy(self, m: Module) -> dict[int, Value]:
-        return self._by_rule(m, "busy", lambda timer: timer.busy[timer.window - 1])
-
-    def _by_rule(self, m: Module, what: str, of: Callable[[Timer], Value]) -> dict[int, Value]:
-        """By rule a bit for each of its nodes: what a timer says."""
-        found = dict[int, Value]()
-        for i, row in enumerate(self.rule_rows):
-            found[i] = bits = self._of_nodes(f"rule_{i}_{what}", row)
-            m.d.comb += [bits[n].eq(of(self.timers[i, n])) for n in range(len(bits)) if (i, n) in self.timers]
-        return found
 
     def _may(self, m: Module, name: str, who: Asker, wants: Value, granted: list[Value], askers: list[Asker]) -> Value:
         """Whether a command issues that wants to: no rule binds it, its bus is free, and nothing is starved."""
@@ -271,7 +255,7 @@ class Sequencer(wiring.Component):
                     m.d.comb += bus.command.eq(self._command(k, who))
         for head, grant in zip(self.heads, granted[self.nodes :], strict=True):
             m.d.comb += head.ready.eq(grant)
-        if len(self.heads) == 1:  # who is granted is known sooner than what the bus carries
+        if self.n_buses == 1 and len(self.heads) == 1:  # who is granted is known sooner than what the bus carries
             issued: list[tuple[Value, Asker]] = list(zip(granted, askers, strict=True))
         else:
             issued = [(bus.valid, Decoded(m, self.rules, bus.command, f"bus_{b}")) for b, bus in enumerate(self.buses)]
@@ -293,7 +277,8 @@ class Sequencer(wiring.Component):
         for n in range(len(self.busy[i])):
             if timer := self.timers.get((i, n)):
                 bits = [arm[n] for arm in arms]
-                m.d.comb += timer.arm.eq(any_of(bits) if timer.most == 1 else sum(bits))
+                m.d.comb += timer.arm.eq(any_of(bits) if self.n_buses == 1 else sum(bits))
+                m.d.comb += self.busy[i][n].eq(timer.busy[row.window - 1])
 
     def _command(self, k: int, who: Asker) -> Value:
         if not isinstance(who, Fixed):

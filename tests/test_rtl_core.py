@@ -267,7 +267,7 @@ def test_a_rule_that_a_phase_forgets_is_caught(monkeypatch):
 
     def wrong(self, platform):
         m = elaborate(self, platform)
-        m.d.comb += self.still.eq(self.over[-1][1:])
+        m.d.comb += self.busy.eq(self.late[0])
         return m
 
     monkeypatch.setattr(PhaseTimer, "elaborate", wrong)

@@ -43,22 +43,16 @@ def longest_close(table: Table, phases: int) -> int:
     rows = rule_rows(rules)
     between = max([phases, *(row.wait for row in rows if mine & {*row.after} and mine & {*row.before})])
     longest = max(row.wait for row in rows if mine & {*row.before} or rules.refresh in row.before)
-    return 2 * longest + between * (len(steps) + 3)
+    return 2 * longest + between * (len(steps) + 2)
 
 
 class Closing(wiring.Component):
-    """Offers the closers in order, once after reset and again from the clock after `start`; active while it does.
-
-    coming: what it offers in the next clock, if it starts in this one or its offer is taken. last: no other follows.
-    """
+    """Offers the closers in order, once after reset and again from the clock after `start`; active while it does."""
 
     def __init__(self, table: Table) -> None:
         self.table, self.steps = table, closers(table)
         layout = command_layout(table)
-        super().__init__(
-            {"start": In(1), "active": Out(1, init=1), "o": Out(stream.Signature(layout))}
-            | {"coming": Out(layout), "last": Out(1)}
-        )
+        super().__init__({"start": In(1), "active": Out(1, init=1), "o": Out(stream.Signature(layout))})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -69,14 +63,10 @@ class Closing(wiring.Component):
             for number, step in enumerate(self.steps):
                 with m.Case(number):
                     m.d.comb += self.o.payload.eq(layout.const(step))
-                    m.d.comb += self.coming.eq(layout.const(self.steps[(number + 1) % len(self.steps)]))
-        m.d.comb += self.last.eq(at == len(self.steps) - 1)
-        with m.If(self.start):
-            m.d.comb += self.coming.eq(layout.const(self.steps[0]))
         with m.If(self.start):
             m.d.sync += active.eq(1)
         with m.If(active & self.o.ready):
             m.d.sync += at.eq(at + 1)
-            with m.If(self.last):
+            with m.If(at == len(self.steps) - 1):
                 m.d.sync += [at.eq(0), active.eq(0)]
         return m

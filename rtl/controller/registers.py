@@ -45,12 +45,10 @@ def entry_layout(moments: Moments) -> data.StructLayout:
 class AxiRegisters(wiring.Component):
     """AXI4-Lite, 32 bits, to a stream of commands; `SequencerAxi` has the map.
 
-    command: what a write to COMMAND would put into the queue in this clock, and pushes: whether it does; early: opcode
-    and place of `command` in the next clock, known because writes act at least two clocks apart. fits: whether the rows
-    will be as the command needs them. o: the oldest command that waits, taken where ready; coming: the one in the next
-    clock, [0] if none leaves in this one, [1] if the oldest does or none waits. flush: the host drops what waits, in
-    the clock in which its response is first offered; clear: what waits is dropped in this clock, and no command comes.
-    closed: rows were closed for a refresh. own, up: what STATUS shows of the core. most: COMPs of a GEMV.
+    command: what a write to COMMAND would put into the queue in this clock, and pushes: whether it does; fits: whether
+    the rows will be as it needs them. o: the oldest command that waits, taken where ready. flush: the host drops what
+    waits; clear: what waits is dropped in this clock, and no command comes. closed: rows were closed for a refresh.
+    own, up: what STATUS shows of the core. most: COMPs of a GEMV.
 
     A word is written in the clock before its response is first offered: from that clock on a command stands in the
     queue. A word is read in the clock in which its address is taken; the response is offered in the next one. Outputs
@@ -85,11 +83,9 @@ class AxiRegisters(wiring.Component):
                 "s_axi_rready": In(1),
                 "irq": Out(1),
                 "command": Out(self.layout),
-                "early": Out(command_layout(self.table)),
                 "pushes": Out(1),
                 "fits": In(1),
                 "o": Out(stream.Signature(self.layout)),
-                "coming": Out(self.layout).array(2),
                 "flush": Out(1),
                 "clear": In(1),
                 "closed": In(1),
@@ -107,7 +103,6 @@ class AxiRegisters(wiring.Component):
         self.acts, self.unmapped, self.unknown, self.full, self.leaves = (
             Signal(name=name) for name in ("acts", "unmapped", "unknown", "full", "leaves")
         )
-        self.refuses = Signal()
         self.read = Signal()
         self.word = Signal(WORD_BITS)
         self.read_answer = Signal(2)
@@ -163,10 +158,9 @@ class AxiRegisters(wiring.Component):
             with m.If(acts & (at == number)):
                 m.d.sync += value.eq(value & ~mask | self.data & mask)
         low = acts & self.strobe[0]
-        m.d.sync += self.flush.eq(low & (at == Register.CONTROL) & self.data[0])
+        m.d.comb += self.flush.eq(low & (at == Register.CONTROL) & self.data[0])
         asks, unfit = low & (at == Register.COMMAND), Signal(name="unfit")
-        m.d.comb += [self.unknown.eq(self._no_such()), unfit.eq(self.refuses | ~self.fits)]
-        m.d.sync += self.refuses.eq(self.unknown)
+        m.d.comb += [self.unknown.eq(self._no_such()), unfit.eq(self.unknown | ~self.fits)]
         m.d.comb += self.full.eq((self.queue.length == self.depth) | self.clear)
         m.d.comb += self.pushes.eq(asks & ~unfit & ~self.full)
         self._interrupts(m, Mux(low & (at == Register.INTERRUPT), self.data, 0), asks & unfit & ~self.full)
@@ -184,41 +178,33 @@ class AxiRegisters(wiring.Component):
             m.d.sync += self.dropped.eq(self.dropped + self.queue.length)
 
     def _no_such(self) -> Value:
-        """Of the next clock: whether table, channel or GEMV have no such command, place or count."""
+        """Whether the table has no such command, or the channel no such place, or the GEMV no such count."""
         rules, word = self.table.rules, self.written
-        opcode = self._next_data()[:BYTE]
-        most = [(opcode, len(self.table.names)), (word[Register.ROW], rules.rows)]
+        most = [(self.data[:BYTE], len(self.table.names)), (word[Register.ROW], rules.rows)]
         most += [(word[Register.COLUMN], rules.columns)]
         fan = [int(n) for n in rules.size[1:] // rules.size[:-1]]
         places = dict(zip(COORDINATES, fan, strict=True))
         most += [(word[Register.PLACE].word_select(i, BYTE), places[name]) for i, name in enumerate(PLACES)]
         wrong = [value >= n for value, n in most if n < 1 << len(value)]
-        wrong += [opcode == one for one in self.table.opcodes(NEVER_SENT)]
+        wrong += [self.data[:BYTE] == moment for moment in self.table.opcodes(NEVER_SENT)]
         if self.moments.gemv >= 0:
             count = word[Register.COUNT]
-            wrong.append((opcode == self.moments.gemv) & ((count == 0) | (count > self.most)))
+            wrong.append((self.data[:BYTE] == self.moments.gemv) & ((count == 0) | (count > self.most)))
         return any_of(wrong)
-
-    def _next_data(self) -> Value:
-        return Mux(self.data_waits, self.data, self.s_axi_wdata)
 
     def _queue(self, m: Module) -> None:
         word = self.written
         values = {name: word[Register.PLACE].word_select(i, BYTE) for i, name in enumerate(PLACES)}
         values |= {"cmd": self.data, "row": word[Register.ROW], "col": word[Register.COLUMN]}
         m.d.comb += [self.command.command[name].eq(value) for name, value in values.items()]
-        values["cmd"] = self._next_data()
-        m.d.comb += [self.early[name].eq(value) for name, value in values.items()]
         if self.moments.gemv >= 0:
             m.d.comb += self.command.count.eq(word[Register.COUNT])
         m.d.comb += self.leaves.eq(self.o.ready)
         left = taken(m, self.queue, Cat(self.o.valid & self.leaves, Const(0, self.depth - 1)), "left")
-        after = added(m, left, Const(1, 1), self.command, "next")  # whether it counts is known last
-        keep(m, self.queue, after._replace(length=Mux(self.clear, 0, left.length + self.pushes)))
+        after = added(m, left, self.pushes, self.command, "next")
+        keep(m, self.queue, after._replace(length=Mux(self.clear, 0, after.length)))
         m.d.comb += self.o.valid.eq((self.queue.length != 0) & ~self.clear)
         m.d.comb += self.o.payload.eq(self.queue.entries[0])
-        for left, entry in enumerate(self.queue.entries[:2]):
-            m.d.comb += self.coming[left].eq(Mux(self.queue.there(left), entry.as_value(), self.command.as_value()))
 
     def _reads(self, m: Module) -> None:
         status = Signal(STATUS)

@@ -1,12 +1,12 @@
 # amaranth: UnusedElaboratable=no
 """Rows as they will be when all commands that wait have issued: what is admitted behind them can issue, too."""
 
-from amaranth.hdl import Const, Module, Mux, Signal, Value
+from amaranth.hdl import Const, Module, Mux, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from pimloom.arch.table import Table
-from pimloom.rtl.command import Decoded, Kept, command_layout
+from pimloom.rtl.command import Decoded, command_layout
 from pimloom.rtl.rows import Asker, Latch, Rows, State
 
 
@@ -21,23 +21,20 @@ class AdmittedRows(Rows):
 class RowsAhead(wiring.Component):
     """fits: whether the command can issue behind those that wait, and pushes: it joins them.
 
-    early: opcode and place of the command in the next clock; commands join at least two clocks apart. clear: nothing
-    waits any more; the rows are then those of `now`, the latches of the sequencer, or, with closed, all closed.
+    clear: nothing waits any more; the rows are then those of `now`, the latches of the sequencer, or, with closed, all
+    closed.
     """
 
     def __init__(self, table: Table, now: Rows) -> None:
         self.table, self.now, self.rows = table, now, Rows(table.rules)
         layout = command_layout(table)
-        ports = {"command": In(layout), "early": In(layout), "pushes": In(1), "fits": Out(1)}
-        super().__init__(ports | {"clear": In(1), "closed": In(1)})
+        super().__init__({"command": In(layout), "pushes": In(1), "fits": Out(1), "clear": In(1), "closed": In(1)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        who = Kept(m, Decoded(m, self.table.rules, self.early, "early"), Const(1, 1), self.command.row, 0, "comes")
+        who = Decoded(m, self.table.rules, self.command, "comes")
         m.d.comb += self.fits.eq(self.rows.fits(m, "comes", who, self.rows.state))
-        joined = Signal(name="joined")  # in the clock before: no other command comes in this one
-        m.d.sync += joined.eq(self.pushes)
-        after = self.rows.moved(m, "ahead", joined, who, self.rows.state)
+        after = self.rows.moved(m, "ahead", self.pushes, who, self.rows.state)
         for at, latch in after.items():
             now = self.now.state[at]
             is_open = Mux(self.clear, now.open & ~self.closed, latch.open)

@@ -12,7 +12,7 @@ from amaranth.lib.wiring import In
 
 from pimloom.arch.table import Table
 from pimloom.rtl.command import COORDINATES, any_of
-from pimloom.rtl.controller.moments import NEVER_SENT, without_moments
+from pimloom.rtl.controller.moments import MOMENTS, without_moments
 from pimloom.rtl.controller.registers import BYTE, OKAY, PLACES, READ_ONLY, SLVERR, AxiRegisters, Register
 from pimloom.rtl.formal.checker import wire
 from pimloom.rtl.formal.question import Claim
@@ -97,14 +97,14 @@ class Host:
         fields = [place[BYTE * i : BYTE * i + BYTE] for i in range(len(PLACES))]
         known = [self.data[:BYTE] < len(x.table.names), row < rules.rows, column < rules.columns]
         known += [field < fan[name] for name, field in zip(PLACES, fields, strict=True)]
-        known += [self.data[:BYTE] != moment for moment in x.table.opcodes(NEVER_SENT)]
+        known += [self.data[:BYTE] != moment for moment in x.table.opcodes(MOMENTS)]
         for count in self.now[3:]:
             known.append((self.data[:BYTE] != x.moments.gemv) | (count != 0) & (count <= x.most))
-        self.in_table = wire(m, ~any_of(~bit for bit in known), "in_table")
         self.fitted, self.cleared = Signal(), Signal()
         m.d.sync += [self.fitted.eq(x.fits), self.cleared.eq(x.clear)]
+        known.append(self.fitted)
         self.asks = wire(m, (self.address >> 2 == Register.COMMAND) & self.strobe[0], "asks")
-        self.known = wire(m, self.in_table & self.fitted, "known")
+        self.known = wire(m, ~any_of(~bit for bit in known), "known")
         self.pushed = wire(m, self.b.fresh & self.asks & (x.s_axi_bresp == OKAY), "pushed")
         self.held, held = Signal(4), Signal(4)
         self.held_before = Signal(4)
@@ -220,7 +220,7 @@ def map_lemma(h: Host) -> Iterator[Value]:
     x = h.block
     yield from writes_lemma(h)
     yield ~x.address_waits | (h.address == x.address)
-    yield ~x.data_waits | (h.data == x.data) & (h.strobe == x.strobe) & (x.refuses == ~h.in_table)
+    yield ~x.data_waits | (h.data == x.data) & (h.strobe == x.strobe)
     yield (h.reads == x.read) & (~h.r.stood | x.read)
     for register, now in zip(h.registers, h.now, strict=True):
         yield now == x.written[register]
