@@ -12,7 +12,7 @@ from amaranth.lib.wiring import In
 
 from pimloom.arch.table import Table
 from pimloom.rtl.command import COORDINATES, any_of
-from pimloom.rtl.controller.moments import MOMENTS, without_moments
+from pimloom.rtl.controller.moments import NEVER_SENT, without_moments
 from pimloom.rtl.controller.registers import BYTE, OKAY, PLACES, READ_ONLY, SLVERR, AxiRegisters, Register
 from pimloom.rtl.formal.checker import wire
 from pimloom.rtl.formal.question import Claim
@@ -97,7 +97,7 @@ class Host:
         fields = [place[BYTE * i : BYTE * i + BYTE] for i in range(len(PLACES))]
         known = [self.data[:BYTE] < len(x.table.names), row < rules.rows, column < rules.columns]
         known += [field < fan[name] for name, field in zip(PLACES, fields, strict=True)]
-        known += [self.data[:BYTE] != moment for moment in x.table.opcodes(MOMENTS)]
+        known += [self.data[:BYTE] != moment for moment in x.table.opcodes(NEVER_SENT)]
         for count in self.now[3:]:
             known.append((self.data[:BYTE] != x.moments.gemv) | (count != 0) & (count <= x.most))
         self.fitted, self.cleared = Signal(), Signal()
